@@ -26,9 +26,13 @@ constexpr int STAGE = WARPS == 1 ? 32 : STAGE_ROWS;  // ratings fetched together
 #if __CUDA_ARCH__ < 800 && defined(__CUDA_ARCH__)  // copies are not asynchronous
 constexpr int AHEAD = 1;
 #else
-constexpr int AHEAD = BLOCKED ? 3 : 1;
+constexpr int AHEAD = BLOCKED ? 3 - WGMMA : 1;
 #endif
-constexpr int STAGES = AHEAD + 2 + WGMMA;  // products with WGMMA go on for a stage longer
+// Where two warpgroups share a multiprocessor's tensor cores alone, one may be a stage ahead of the other, so that it
+// copies while the other's products go on.
+constexpr int SLACK = WGMMA && BLOCKED;
+constexpr int STAGES = AHEAD + 2 + WGMMA + SLACK;  // products with WGMMA go on for a stage longer
+constexpr int OF_RATINGS = STAGES + 1 + SLACK;     // written while a slow warp still reads its last stage
 constexpr int CHUNKS = PADDED / 8;  // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int ROWS = THREADS / ROW_LANES;              // copied at a time
@@ -69,15 +73,22 @@ __device__ __forceinline__ const half_bits* chunk_of(const Stage& stage, unsigne
     return chunk_of(const_cast<Stage&>(stage), row, chunk);
 }
 struct Ratings {  // of a stage
-    half_bits right[2][STAGE];  // the right side's values in FP16, and their rounding errors
-#if IMPLICIT
-    half_bits roots[STAGE];  // of the weights
-#endif
     int columns[STAGE];
+    // The right side's values in FP16, and their rounding errors, and the roots of the weights; as operands of products.
+#if WGMMA
+    half_bits right[STAGE / 8][8][8];
+    __device__ half_bits& right_of(int t, int part) { return right[t / 8][part][t % 8]; }
+#else
+    half_bits right[2][STAGE];
+    __device__ half_bits& right_of(int t, int part) { return right[part][place_of(t)]; }
+#endif
+#if IMPLICIT
+    half_bits roots[STAGE];
+#endif
 };
 struct __align__(16) Buffers {
     Stage stages[STAGES];
-    Ratings ratings[STAGES + 1];  // one more: written while a slow warp still reads its last stage
+    Ratings ratings[OF_RATINGS];
 };
 struct Solver {
     float direction[WIDTH];
@@ -120,7 +131,7 @@ struct Team {
     __device__ static Team here() {
         extern __shared__ __align__(WGMMA ? 1024 : 16) float shared[];
         __shared__ bool last[TEAMS];
-        const int team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+        const int team = number(), thread = threadIdx.x - team * THREADS;
         // Read from lane 0, so that the compiler knows it to be uniform in the warp.
         const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
         Work& work = reinterpret_cast<Work*>(shared)[team];
@@ -131,7 +142,31 @@ struct Team {
 #endif
     }
 
-    __device__ static int index() { return blockIdx.x * TEAMS + threadIdx.x / THREADS; }
+    // What is used after a segment's products, where it takes no registers meanwhile: in shared memory, unless blocks
+    // are PERSISTENT, which would overwrite it while slower warps read it.
+    struct Kept {
+        Segment segment;
+        float start[THREADS];
+    };
+    __device__ static Kept& kept() {
+        __shared__ Kept of_teams[TEAMS];
+        return of_teams[number()];
+    }
+    __device__ const Segment& keep(const Segment& segment) const {
+        if constexpr (PERSISTENT) return segment;
+        if (thread == 0) kept().segment = segment;  // to be read behind a barrier
+        return kept().segment;
+    }
+    // The number at a place, or zero, loaded early to hide the latency; not PERSISTENT: into kept().start.
+    __device__ float keep(const float* from) const {
+        if constexpr (PERSISTENT) return from ? *from : 0.0f;
+        if (from) copy_async<4>(&kept().start[thread], from);  // committed with the first rows of factors
+        return 0.0f;
+    }
+
+    // In the block; known to be uniform where it is alone.
+    __device__ static int number() { return TEAMS == 1 ? 0 : threadIdx.x / THREADS; }
+    __device__ static int index() { return blockIdx.x * TEAMS + number(); }
 
     __device__ void sync() const {
         if (WARPS == 1)
@@ -156,8 +191,8 @@ struct List {
     float root_of_alpha;
 };
 
-// A pipeline of stages: ratings of stage s + AHEAD + 2 are read to registers while the factors of stage s + AHEAD are
-// copied to shared memory and those of stage s are multiplied. Where blocks are PERSISTENT it goes on from segment to
+// A pipeline of stages: ratings of stage s + AHEAD + 2 (with SLACK one later) are read to registers while the factors of
+// stage s + AHEAD are copied to shared memory and those of stage s are multiplied. Where blocks are PERSISTENT it goes on from segment to
 // segment, with a stage at least of each.
 struct Pipeline {
     const Team& team;
@@ -172,12 +207,12 @@ struct Pipeline {
     float value[READS];
 
     __device__ Stage& stage(int s) const { return team.work.buffers.stages[s % STAGES]; }
-    __device__ Ratings& ratings(int s) const { return team.work.buffers.ratings[s % (STAGES + 1)]; }
+    __device__ Ratings& ratings(int s) const { return team.work.buffers.ratings[s % OF_RATINGS]; }
 
     // PERSISTENT: `left` of stage s, for all threads.
     __device__ static int& shared_left(int s) {
-        __shared__ int left[STAGES + 1];
-        return left[s % (STAGES + 1)];
+        __shared__ int left[OF_RATINGS];
+        return left[s % OF_RATINGS];
     }
 
     // The ratings of the segment of stage s from that stage on.
@@ -235,15 +270,15 @@ struct Pipeline {
             const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
             const bool seen = value[k] != 0.0f;
             const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
-            to.roots[t] = seen ? root : 0;
+            to.roots[place_of(t)] = seen ? root : 0;
             right = value[k] > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
 #else
             right *= scales.ratings;
 #endif
             const half_bits whole = to_half(right);
             to.columns[t] = column[k];
-            to.right[0][t] = whole;
-            to.right[1][t] = to_half(right - from_half(whole));
+            to.right_of(t, 0) = whole;
+            to.right_of(t, 1) = to_half(right - from_half(whole));
         }
     }
 
@@ -273,25 +308,53 @@ struct Pipeline {
 
     // The first stages, before any is used.
     __device__ void start() {
+#if WGMMA
+        if (SLACK && team.thread == 0)
+            for (int s = 0; s < 2; ++s) initialize(ready(s), THREADS);
+        // Products read whole blocks.
+        for (int row = team.thread; CHUNKS < WIDTH / 8 && row < STAGES * STAGE; row += THREADS)
+            for (int chunk = CHUNKS; chunk < WIDTH / 8; ++chunk)
+                copy_async(chunk_of(stage(row / STAGE), row % STAGE, chunk), rows.fixed, false);
+#endif
 #pragma unroll
-        for (int s = 0; s <= AHEAD; ++s) {
+        for (int s = 0; s <= AHEAD + SLACK; ++s) {
             read(s);
             store(s);
         }
-        read(AHEAD + 1);
+        read(AHEAD + SLACK + 1);
         team.sync();
 #pragma unroll
         for (int s = 0; s < AHEAD; ++s) copy(s);
+#if WGMMA
+        if constexpr (SLACK) {
+            copy_wait<AHEAD - 1>();
+            show_to_strips();
+            arrive(ready(0));
+        }
+#endif
     }
+
+#if WGMMA
+    // With SLACK: complete when all threads have arrived, each with its part of stage s.
+    __device__ static Barrier& ready(int s) {
+        __shared__ Barrier of_stages[2];
+        return of_stages[s % 2];
+    }
+#endif
 
     // Stage s can be used.
     __device__ void step(int s) {
         copy(s + AHEAD);
-        store(s + AHEAD + 1);
-        read(s + AHEAD + 2);
-        copy_wait<AHEAD>();
+        store(s + AHEAD + SLACK + 1);
+        read(s + AHEAD + SLACK + 2);
+        copy_wait<AHEAD - SLACK>();
 #if WGMMA
         show_to_strips();
+        if constexpr (SLACK) {
+            arrive(ready(s + 1));
+            wait(ready(s), s / 2 % 2);
+            return;
+        }
 #endif
         team.sync();
     }

@@ -26,6 +26,9 @@ __device__ __forceinline__ void for_each(Use use) {
     }
 }
 
+// Where number k of a vector is in shared memory: as a lane loads the four of 16 at once that it gives to a product.
+__device__ __forceinline__ int place_of(int k) { return (k & ~15) + k % 8 / 2 * 4 + k / 8 % 2 * 2 + k % 2; }
+
 // 2^exponent.
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((unsigned)(127 + exponent) << 23); }
 // The least e >= -100 with x < 2^e, for x >= 0.

@@ -116,6 +116,7 @@ __device__ __forceinline__ float team_sum(float x, const Team& team, float (&scr
 __device__ __forceinline__ float solve(Sums& sums, const Team& team, float x, float ridge, int steps, float tolerance) {
     Solver& solver = team.work.solver;
     const int i = team.thread;
+    if (SLACK) team.sync();  // slower warps may be at the row before
     for (int k = i; k < PARTS * WIDTH; k += THREADS) (&solver.parts[0][0])[k] = 0.0f;  // some are never written
     as_warp(team.warp, [&](auto body) { store_right(body, sums, solver, team); });
     // The first product is A x, for the residual; each later one is a step. All vectors and sums are zero beyond the

@@ -35,11 +35,8 @@ constexpr int DIRECTION_EXPONENT = 4;
 
 using Row = half_bits[STRIDE];
 
-// Numbers of a vector in halves, in the order in which a lane loads the four of 16 that it gives to a product.
-__device__ __forceinline__ int place_of(int k) { return (k & ~15) + k % 8 / 2 * 4 + k / 8 % 2 * 2 + k % 2; }
-
 template <int n>
-struct __align__(16) Halves {
+struct __align__(16) Halves {  // at their place_of
     half_bits values[n], errors[n];
 
     __device__ void set(int place, float x) {
@@ -121,7 +118,7 @@ struct Team {
 
     // vectors.products[0] = F_S p; returns the lane's part of its squared length.
     __device__ float multiply(int strips) const {
-        float sums[STRIPS][4] = {};
+        float sums[STRIPS][2][4] = {};  // of every other tile: products that do not wait for each other
         unsigned columns[2];
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
@@ -131,7 +128,7 @@ struct Team {
                 if (s * WARPS + warp >= strips) break;
                 unsigned tile[4];
                 load_matrix(tile, &rows[(s * WARPS + warp) * 16 + lane % 16][t * 16 + lane / 16 * 8]);
-                multiply_add(sums[s], tile, columns[0], columns[1]);
+                multiply_add(sums[s][t % 2], tile, columns[0], columns[1]);
             }
         }
         float square = 0.0f;
@@ -142,7 +139,8 @@ struct Team {
             if (lane % 4 == 0)
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    const float product = sums[s][2 * h] + sums[s][2 * h + 1];
+                    const float(&even)[4] = sums[s][0], (&odd)[4] = sums[s][1];
+                    const float product = even[2 * h] + odd[2 * h] + (even[2 * h + 1] + odd[2 * h + 1]);
                     vectors.products[0].set(place_of(strip * 16 + lane / 4 + h * 8), product);
                     square += product * product;
                 }

@@ -3,36 +3,28 @@
 
 #include "als/gather.cuh"
 
-// Calls use(Number<h>{}, the 16 factors) for the two products with the ratings that a warp has.
-template <class Use>
-__device__ __forceinline__ void for_rights(const Team& team, Use use) {
-    use(Number<OF_BLOCKS>{}, team.warp);
-    use(Number<OF_BLOCKS + 1>{}, team.warp + WARPS);
-}
-
-// sums += the products of ratings k to k + 15 of a stage, for a warpgroup's blocks; goes on behind the call.
-__device__ __forceinline__ void multiply(Number<0>, Sums& sums, const Stage& stage, const Ratings& given, int k,
+// sums += the products of a stage's ratings, the first `here`, for a warpgroup's blocks; goes on behind the call.
+__device__ __forceinline__ void multiply(Number<0>, Sums& sums, const Stage& stage, const Ratings& given, int here,
                                          const Team& team) {
     const int group = team.warp / 4;
-    strips_begin();
-    for_each<2>([&](auto number) {
-        constexpr int instruction = decltype(number)::value;
-        const StripOperand left = {stage[row_of(group, instruction)][k], 0};
-        const int first = column_of(group, instruction, 0), distance = column_of(group, instruction, 1) - first;
-        multiply_strip<columns_of(instruction) * BLOCK_ROWS, quad_of(instruction)>(
-            sums, left, {stage[first][k], distance * (int)sizeof stage[0]});
-    });
-    const int lane = team.lane;
-    unsigned ratings[2];
-    for (int h = 0; h < 2; ++h) {  // loaded by all lanes: a branch would have the products wait
-        ratings[h] = *reinterpret_cast<const unsigned*>(&given.right[lane / 4 % 2][k + h * 8 + lane % 4 * 2]);
-        ratings[h] &= lane < 8 ? ~0u : 0u;
+    auto multiply_16 = [&](int k) {
+        strips_begin();
+        for_each<2>([&](auto number) {
+            constexpr int instruction = decltype(number)::value;
+            const StripOperand left = {stage[row_of(group, instruction)][k], 0};
+            const int first = column_of(group, instruction, 0), distance = column_of(group, instruction, 1) - first;
+            multiply_strip<columns_of(instruction) * BLOCK_ROWS, quad_of(instruction)>(
+                sums, left, StripOperand{stage[first][k], distance * (int)sizeof stage[0]});
+            multiply_strip<8, OF_BLOCKS + instruction>(sums, left, PairOperand{given.right[k / 8][0]});
+        });
+    };
+    if (here == STAGE) {
+#pragma unroll
+        for (int k = 0; k < STAGE; k += 16) multiply_16(k);
+    } else {
+#pragma unroll 1
+        for (int k = 0; k < here; k += 16) multiply_16(k);
     }
-    for_rights(team, [&](auto quad, int tile) {
-        unsigned left[4];
-        load_transposed(left, chunk_of(stage, k + lane % 8 + lane / 16 * 8, tile * 2 + lane / 8 % 2));
-        multiply_add(sums[quad.value], left, ratings[0], ratings[1]);
-    });
 }
 
 __device__ __forceinline__ void clear_right(Number<0>, Sums& sums) {
@@ -42,11 +34,11 @@ __device__ __forceinline__ void clear_right(Number<0>, Sums& sums) {
 
 // solver.right = F_S^T r, the part of one warp.
 __device__ __forceinline__ void store_right(Number<0>, const Sums& sums, Solver& solver, const Team& team) {
-    for_rights(team, [&](auto quad, int tile) {
-        const float(&right)[4] = sums[quad.value];
+    for_each<2>([&](auto instruction) {
+        const float(&right)[4] = sums[OF_BLOCKS + instruction.value];
+        const int first = row_of(team.warp / 4, instruction.value) * BLOCK_ROWS + team.warp % 4 * 16;
         for (int h = 0; h < 2; ++h)
-            if (team.lane % 4 == 0)
-                solver.right[tile * 16 + team.lane / 4 + h * 8] = right[2 * h] + right[2 * h + 1];
+            if (team.lane % 4 == 0) solver.right[first + team.lane / 4 + h * 8] = right[2 * h] + right[2 * h + 1];
     });
 }
 
@@ -122,10 +114,12 @@ __device__ __forceinline__ float multiply_vector(Number<0>, const Sums& sums, So
 // The product that multiply_vector left in parts, number i.
 __device__ __forceinline__ float sum_parts(const Solver& solver, int i) {
     float sum = solver.parts[0][i];
-    // Of the last columns of blocks group 0 has one off the diagonal in the second to last alone, group 1 in the last.
-    for (int group = 0; group < 2; ++group)
-        if (i / BLOCK_ROWS < 2 || i / BLOCK_ROWS == 2 + group)
+    for (int group = 0; group < GROUPS; ++group) {
+        // Of the last two columns of blocks group 0 has one off the diagonal in the first alone, group 1 in the second.
+        const int block = i / BLOCK_ROWS;
+        if (BLOCKED ? block < 2 || block == 2 + group : block == 0)
 #pragma unroll
             for (int w = 0; w < 4; ++w) sum += solver.parts[1 + 4 * group + w][i];
+    }
     return sum;
 }

@@ -1,6 +1,5 @@
 // The plan of tensor_core.cu with WGMMA, Hopper's own products: which warpgroup of a team computes which blocks of A.
-// plan.cuh is the plan
-// for all other GPUs, for fewer than 209 factors, and for implicit feedback, for which it is faster.
+// plan.cuh is the plan for all other GPUs, for fewer than 209 factors, and for implicit feedback, for which it is faster.
 //
 // A block is 64 x 64. An instruction of a warpgroup multiplies 16 ratings for 64 rows and two or three blocks of columns
 // that have a constant distance; both operands are read from shared memory, and it goes on while the warps copy and read.
@@ -13,25 +12,27 @@
 //         2  g 1.1  g 1.1  g 1.1
 //         3         g 0.1  g 0.1  g 0.1
 //
-// The product with the ratings, F_S^T r, is as without WGMMA, of 16 factors: warp w has factors 16 w .. and 16 (w + 8) ..
+// Each instruction is followed by one for the product of its row of blocks with the ratings, a part of F_S^T r.
 #pragma once
 
 #include "als/half_rows.cuh"
 
-constexpr int BLOCK_ROWS = 64, WIDTH = 4 * BLOCK_ROWS;  // of the vectors
-static_assert(PADDED == WIDTH && !IMPLICIT);
-constexpr int WARPS = 8;
-constexpr bool BLOCKED = true;
+constexpr bool BLOCKED = TILES > 12;
+constexpr int GROUPS = BLOCKED ? 2 : 1, WARPS = 4 * GROUPS;
+constexpr int BLOCK_ROWS = 64, WIDTH = 2 * GROUPS * BLOCK_ROWS;  // of the vectors
+static_assert(PADDED <= WIDTH && PADDED > WIDTH - BLOCK_ROWS && !IMPLICIT);
 constexpr int PARTS = 1 + WARPS;  // of a product with a vector: of rows, and of transposes by warp
 
 // Of a group's instruction 0 or 1: the blocks of columns, their first quad; the row of blocks, the columns.
-__device__ constexpr int columns_of(int instruction) { return 2 + instruction; }
+__device__ constexpr int columns_of(int instruction) { return GROUPS + instruction; }
 __device__ constexpr int quad_of(int instruction) { return instruction * 8 * columns_of(0); }
-__device__ constexpr int row_of(int group, int instruction) { return 2 * instruction + 1 - group; }
+__device__ constexpr int row_of(int group, int instruction) { return BLOCKED ? 2 * instruction + 1 - group : instruction; }
 __device__ constexpr int column_of(int group, int instruction, int k) {
+    if (!BLOCKED) return k;
     return instruction ? 1 - group + k : k * (1 + 2 * group);
 }
-constexpr int OF_BLOCKS = 40, QUADS = OF_BLOCKS + 2;  // 16 x 8 sums of a warp: of its blocks, of F_S^T r
+constexpr int OF_BLOCKS = 8 * (columns_of(0) + columns_of(1));  // 16 x 8 sums of a warp: of its blocks
+constexpr int QUADS = OF_BLOCKS + 2;                            // and of F_S^T r
 
 // A group is as a body of code in plan.cuh, and all have the same.
 template <class Use>

@@ -88,13 +88,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
         pipeline.start();
     }
     do {
-        const Segment segment = segments[number];
-        // Loaded early, to hide the latency.
-        float x = mine && segment.count > 0 ? solved[segment.row * (long long)FACTORS + i] : 0.0f;
-        const Scales scales = scales_of<IMPLICIT>(largest[segment.row], root_of_alpha);
+        const Segment given = segments[number];
+        const Segment& segment = team.keep(given);
+        float x = team.keep(mine && given.count > 0 ? &solved[given.row * (long long)FACTORS + i] : nullptr);
+        const Scales scales = scales_of<IMPLICIT>(largest[given.row], root_of_alpha);
         if constexpr (!PERSISTENT) {
-            pipeline.begin = segment.begin;
-            pipeline.length = segment.length;
+            pipeline.begin = given.begin;
+            pipeline.length = given.length;
             pipeline.scales = scales;
         }
         Sums sums;
@@ -110,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
         }
 #endif
         if (segment.count > 0) {
+            if constexpr (!PERSISTENT) x = mine ? team.kept().start[i] : 0.0f;
             x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);
             x = x * per_unit * (IMPLICIT ? 1.0f : power_of_two(-scales.exponent));
         }

@@ -124,6 +124,33 @@ __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], uns
 // Makes this thread's writes to shared memory, its finished copies too, visible to multiply_strip after a barrier.
 __device__ inline void show_to_strips() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// A barrier in shared memory at which threads arrive before they wait for it; whoever waits sees what was written before.
+struct Barrier {
+    unsigned long long state;
+};
+
+// By one thread, before a barrier of the block.
+__device__ inline void initialize(Barrier& barrier, int threads) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(threads) : "memory");
+}
+
+__device__ inline void arrive(Barrier& barrier) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(at) : "memory");
+}
+
+// Until all have arrived for the time that is number 0, 2, .. or, with an odd parity, 1, 3, ..
+__device__ inline void wait(Barrier& barrier, int parity) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again; }" ::"r"(at),
+        "r"(parity)
+        : "memory");
+}
+
 // Before the first multiply_strip, and after other accesses to the sums.
 __device__ inline void strips_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -149,6 +176,17 @@ struct StripOperand {
     }
 };
 
+// Two columns of 16 halves each in shared memory, for multiply_strip, and six more that count for nothing: halves[k / 8][column][k % 8].
+struct PairOperand {
+    const half_bits* halves;
+
+    __device__ unsigned long long descriptor() const {
+        const unsigned from = (unsigned)__cvta_generic_to_shared(halves);
+        constexpr unsigned long long to_eight_more = 128 / 16;
+        return from >> 4 | to_eight_more << 16;
+    }
+};
+
 #define QUAD(q) "+f"(all[q][0]), "+f"(all[q][1]), "+f"(all[q][2]), "+f"(all[q][3])
 #define QUADS_8(q) QUAD(q), QUAD(q + 1), QUAD(q + 2), QUAD(q + 3), QUAD(q + 4), QUAD(q + 5), QUAD(q + 6), QUAD(q + 7)
 #define PLACES_64                                                                                                    \
@@ -161,13 +199,17 @@ struct StripOperand {
     PLACES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
                "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
-// all[first + ..] += left^T right for 64 columns and 128 or 192, by a warpgroup: its warp w has rows 16 w to + 15 of the
+// all[first + ..] += left^T right for 64 columns and 64, 128 or 192, by a warpgroup: its warp w has rows 16 w to + 15 of the
 // sums, spread over the lanes as by multiply_add. It goes on behind the call; see strips_wait.
 template <int columns, int first, int n>
 __device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
-    static_assert(columns == 128 || columns == 192);
+    static_assert(columns == 64 || columns == 128 || columns == 192);
     const unsigned long long a = left.descriptor(), b = right.descriptor();
-    if constexpr (columns == 128)
+    if constexpr (columns == 64)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" PLACES_64 "}, %32, %33, 1, 1, 1, 1, 1;"
+                     : QUADS_8(first)
+                     : "l"(a), "l"(b));
+    else if constexpr (columns == 128)
         asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" PLACES_128 "}, %64, %65, 1, 1, 1, 1, 1;"
                      : QUADS_8(first), QUADS_8(first + 8)
                      : "l"(a), "l"(b));
@@ -175,6 +217,15 @@ __device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& le
         asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" PLACES_192 "}, %96, %97, 1, 1, 1, 1, 1;"
                      : QUADS_8(first), QUADS_8(first + 8), QUADS_8(first + 16)
                      : "l"(a), "l"(b));
+}
+
+// The same for a pair of columns: all[first] += left^T right.
+template <int columns, int first, int n>
+__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const PairOperand& right) {
+    static_assert(columns == 8);
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 1, 0;"
+                 : QUAD(first)
+                 : "l"(left.descriptor()), "l"(right.descriptor()));
 }
 
 #endif

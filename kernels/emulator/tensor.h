@@ -69,6 +69,10 @@ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, u
 
 #if WGMMA
 inline void show_to_strips() {}
+struct Barrier {};
+inline void initialize(Barrier&, int) {}
+inline void arrive(Barrier&) {}
+inline void wait(Barrier&, int) { __syncthreads(); }  // which waits for more
 inline void strips_begin() {}
 inline void strips_commit() {}
 template <int left>
@@ -83,8 +87,14 @@ struct StripOperand {
     }
 };
 
-template <int columns, int first, int n>
-inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
+struct PairOperand {
+    const half_bits* halves;
+
+    float at(int k, int column) const { return column < 2 ? from_half(halves[k / 8 * 64 + column * 8 + k % 8]) : 0.0f; }
+};
+
+template <int columns, int first, int n, class Right>
+inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const Right& right) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     for (int k = 0; k < 16; ++k) {
         const float of_row[2] = {left.at(k, warp * 16 + lane / 4), left.at(k, warp * 16 + lane / 4 + 8)};

@@ -43,18 +43,29 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
     """
     width = padded(factors)
+    if wgmma:
+        width = 256 if width > 128 else 128
     stages, vectors = (ahead + 2, 11 if wgmma else 7) if width > 192 else (3, 0)
-    stages, row, numbers = (stages + 1, width, 8) if wgmma else (stages, width + 8, 10)
-    return stage_rows * (2 * stages * row + numbers * (stages + 1)) + vectors * 4 * width + (64 if vectors else 0)
+    stages, row, numbers = (stages + 1, width, 20) if wgmma else (stages, width + 8, 10)
+    of_ratings = stages + 1 + (wgmma and width > 192)
+    return stage_rows * (2 * stages * row + numbers * of_ratings) + vectors * 4 * width + (64 if vectors else 0)
 
 
 def of_device(facts, factors, implicit):
     """The definitions of the source that pay on a GPU, measured by the experiment als_ladder: a dict.
 
-    Hopper's own products, and copies that bypass L1, are faster with some numbers of factors alone.
+    Hopper's own products, copies that bypass L1, and small stages are faster with some numbers of factors alone.
+    There are 32 ratings a stage where 64 do not fit the shared memory.
     """
-    wgmma = facts.get("compute_capability") == "9.0" and factors > 208 and not implicit
-    return {"WGMMA": int(wgmma), "THROUGH_L1": int(factors > 64 and not wgmma)}
+    hopper = facts.get("compute_capability") == "9.0"
+    wgmma = hopper and not implicit and (112 < factors <= 128 or factors > 192)
+    small = not implicit and (48 < factors <= 64 or 96 < factors <= 112)
+    fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
+    return {
+        "WGMMA": int(wgmma),
+        "THROUGH_L1": int(factors > 64 and not wgmma),
+        "STAGE_ROWS": 64 if fits and not small else 32,
+    }
 
 
 def _max_short(factors):
@@ -157,17 +168,9 @@ class TensorCore(KernelSolver, ALSSolver):
 
     @staticmethod
     def defines(hyper):
-        facts, f = backends.device(hyper.device).facts, hyper.columns
-        has, by_device = facts["shared_bytes_per_block"], of_device(facts, f, hyper.alpha is not None)
-        fits = (
-            rows for rows in (64, 32) if _max_shared_bytes(f, rows, wgmma=by_device["WGMMA"]) <= has or rows == 32
-        )
-        return {
-            "FACTORS": f,
-            "IMPLICIT": int(hyper.alpha is not None),
-            "STAGE_ROWS": next(fits),
-            "BATCHED": 0,
-        } | by_device
+        implicit = hyper.alpha is not None
+        chosen = of_device(backends.device(hyper.device).facts, hyper.columns, implicit)
+        return {"FACTORS": hyper.columns, "IMPLICIT": int(implicit), "BATCHED": 0} | chosen
 
     @classmethod
     def system_bytes(cls, hyper, train):

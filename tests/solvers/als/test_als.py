@@ -42,7 +42,7 @@ def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     als_case(launcher.name, "tensor_core", ratings, factors).assert_close(tolerance, HALF)
 
 
-@pytest.mark.parametrize("factors", [256, *slow(209)])
+@pytest.mark.parametrize("factors", [100, 256, *slow(65, 128, 200, 209)])
 def test_products_of_hopper_give_the_same(launcher, factors):
     if launcher.facts.get("compute_capability", "9.0") != "9.0":
         pytest.skip("only compute capability 9.0 has them")

@@ -14,9 +14,12 @@ from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
 
 # As parts of the solver, see `TensorCore`.
 VERSIONS = {
-    "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1}, "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1},
-    "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0}, "wgmma": {"WGMMA": 1, "THROUGH_L1": 0},
-}  # fmt: skip
+    "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
+    "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
+    "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 64},
+    "stages of 32": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 32},
+    "wgmma": {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64},
+}
 _HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
 
 PROFILES = {
@@ -69,10 +72,13 @@ def run(data, most, factors, implicit_factors, repeats):
 
 
 def _versions(model, device):
-    """Those that a device runs: wgmma is Hopper's, with most factors; some solve no row apart."""
+    """Those that a device runs: wgmma is Hopper's, with some numbers of factors; some solve no row apart."""
     for version, parts in VERSIONS.items():
         hopper = device.facts.get("compute_capability") == "9.0"
-        if parts["WGMMA"] and not (hopper and model.factors > 208 and model.alpha is None):
+        has_plan = 64 < model.factors <= 128 or model.factors > 192
+        if parts["WGMMA"] and not (hopper and has_plan and model.alpha is None):
+            continue
+        if parts["STAGE_ROWS"] == 32 and model.factors > 128:
             continue
         if parts.get("short") != 0 or (model.alpha is None and model.factors > 64):
             yield version
