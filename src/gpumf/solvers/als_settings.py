@@ -5,9 +5,9 @@ import numpy as np
 from gpumf.backends import compile
 from gpumf.backends.cpu import cg
 
-MOST_COLUMNS = 64  # with more, the factors of so many settings no longer stay near the CPU
+MOST_COLUMNS = 64  # with more, a setting trains as fast by itself
+_MOST_BYTES = 1 << 28  # of the factors of a side, up to which (ml-10m, 32 factors) it was measured to be faster
 _ORDERS = 16  # bytes a row, while they are made
-_MOST_BYTES = 1 << 26  # of the factors of a side, for the same reason
 
 
 def settings_at_a_time(columns, train):
