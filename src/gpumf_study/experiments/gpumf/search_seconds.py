@@ -1,8 +1,8 @@
 """Seconds of a search of hyper-parameters: `search` over a grid, and by halving, against a loop of fits.
 
 The loop makes the folds once, and fits and scores a setting on each, on all threads; some of the settings are timed,
-and their seconds counted for all. The three alternate in one process, after a round of one epoch and few settings
-that compiles what they need. None refits the winner.
+and their seconds counted for all. The three alternate in one process, after a round of one epoch that compiles what
+they need. None refits the winner.
 """
 
 import os
@@ -50,8 +50,8 @@ def run(data, settings, folds, in_loop, epochs, repeats):
         tried = sweep.combinations(grid(model, n))
         timed = tried[:: n // n_timed][:n_timed]
         given = {"model": model, "ratings": ratings, "folds": n_folds, "metric": metric}
-        first = {name: values[:2] for name, values in grid(model, n).items()}
-        search(**given, parameters=first, epochs=1, refit=False), loop(**given, settings=timed[:2], epochs=1, n=2)
+        search(**given, parameters=grid(model, n), epochs=1, refit=False)
+        loop(**given, settings=timed, epochs=1, n=n)
         for repeat in tqdm(range(repeats), desc=f"search_seconds {name}", leave=False):
             load, scores = os.getloadavg()[0], None
             for variant in (LOOP, GRID, HALVING):
