@@ -138,7 +138,7 @@ def held(monkeypatch):
 def test_memory_is_predicted_and_kept(model, wait, held, monkeypatch):
     folds = [ragged_ratings(n_users=150, n_items=100, longest=9, seed=1).split(0.2, seed=1)]
     options = {"solver": "fast"} if model is SGD else {}
-    models = [model(20, 0.1 + k, device="emulator", **options) for k in range(12)]
+    models = [model(20, 0.1 + k, device="emulator", **options) for k in range(24)]
     train = Trials(models[:1], folds, "rmse")._folds[0][0]
     taken = batch.bytes_alike(models[0], train, len(models), wait)
     list(batch.trained_together(models[:2], train, 1))  # makes what all share
