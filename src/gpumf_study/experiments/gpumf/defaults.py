@@ -33,8 +33,10 @@ MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
 PROFILES = {
     "full": {"data": ["ml-100k", "ml-latest-small", "jester-1", "douban-monti", "ml-1m"], "grid": GRID, "epochs": 20,
              "repeats": 3}, "quick": {"data": ["ml-100k"], "grid": {"ALS": STRENGTHS}, "epochs": 10, "repeats": 2},
-    "smoke": {"data": ["ml-100k-synthetic"], "grid": {"ALS": STRENGTHS[:2], "ImplicitALS": _SHARES[:2]}, "epochs": 2,
-              "repeats": 2},
+    "smoke": {
+        "data": ["ml-100k-synthetic"], "epochs": 2, "repeats": 2,
+        "grid": {"ALS": STRENGTHS[:2], "SGD": [{"factors": 4, "epochs": 3}], "ImplicitALS": _SHARES[:2]},
+    },
 }  # fmt: skip
 
 
@@ -65,14 +67,15 @@ def run(data, grid, epochs, repeats):
     return pd.DataFrame(rows).assign(task="fit", device="cpu")
 
 
-def _fitted(model, train, judge, epochs, variant, seed=0, **parameters):
-    of_model = {name: value for name, value in parameters.items() if name != "epochs"}
+def _fitted(model, train, judge, usual, variant, seed=0, epochs=None, **parameters):
+    """The row of a model, after `usual` epochs unless its setting says another number."""
+    given = parameters | ({"epochs": epochs} if epochs else {})
     if model == "ImplicitALS":
-        fitted = ImplicitALS(device="cpu", seed=seed, **(of_model and scaled(train, **of_model)))
+        fitted = ImplicitALS(device="cpu", seed=seed, **(parameters and scaled(train, **parameters)))
     else:
-        fitted = MODELS[model](device="cpu", seed=seed, **of_model)
-    fitted.fit(train, parameters.get("epochs", epochs))
-    what = {"model": model, "solver": fitted.solver, "variant": variant, "x_parameters": json.dumps(parameters)}
+        fitted = MODELS[model](device="cpu", seed=seed, **parameters)
+    fitted.fit(train, epochs or usual)
+    what = {"model": model, "solver": fitted.solver, "variant": variant, "x_parameters": json.dumps(given)}
     what |= {"seconds": fitted.times.end_to_end, "phase": "end_to_end"}
     if model == "ImplicitALS":
         return what | {"metric": f"ndcg@{K}", "value": fitted.evaluate_ranking(judge, K)["ndcg"]}
