@@ -214,3 +214,14 @@ def test_a_new_user_of_sgd_minimizes_its_objective(tmp_path):
             ridge = 0.7 * penalty * np.sqrt(n / typical)
             wanted = np.linalg.solve(q[:, :4].T @ q[:, :4] + ridge * train.damped.unit * np.eye(4), q[:, :4].T @ rest)
             np.testing.assert_allclose(folded[:4], wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_more_ratings_leave_the_biases_of_those_who_were_known():
+    predicted = []
+    for value in (1, 5):
+        model = SGD(3, solver="sequential").fit(structured(n_users=40, n_items=30, nnz=600), 2)
+        before = model.user_factors.copy(), model.item_factors.copy()
+        model.partial_fit(Ratings([0, 40], [1, 2], [5, value], 41, 30), epochs=0)
+        assert np.array_equal(model.user_factors[:40], before[0]) and np.array_equal(model.item_factors, before[1])
+        predicted.append(model.predict(40, 2))
+    assert predicted[0] < predicted[1]

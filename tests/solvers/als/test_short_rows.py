@@ -1,5 +1,7 @@
 """Rows with few ratings, which kernels/als/short_rows.cu solves without forming their matrices."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,13 @@ def test_only_sides_with_many_short_rows_have_any(host, monkeypatch):
     assert als_tensor_core._Short(host, 20).limits(np.repeat(few, 1000), 8192) == []
     monkeypatch.setitem(host.facts, "shared_bytes_per_block", 20 << 10)
     assert short.limits(np.repeat(few, 1000), 8192) == [32, 64]
+
+
+@pytest.mark.parametrize(("bytes_of_a_block", "limits"), [(99, [32]), (100, [32, 64]), (101, [32, 64, 128])])
+def test_rows_are_short_up_to_what_fits_a_block(bytes_of_a_block, limits):
+    short = object.__new__(als_tensor_core._Short)
+    facts = {"shared_bytes_per_block": bytes_of_a_block}
+    vars(short).update(_limits=[32, 64, 128], _shared={32: 50, 64: 100, 128: 101}, _fewest=3)
+    short._device = SimpleNamespace(facts=facts)
+    assert short.limits(np.full(3, limits[-1]), 1000) == limits
+    assert short.limits(np.full(2, 5), 1000) == [], "too few to be launched apart"
