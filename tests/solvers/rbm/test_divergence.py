@@ -43,7 +43,7 @@ def test_second_fits_go_on_from_the_first(device):
     [
         (1, 32, {}),
         (7, 2, {}),
-        (20, 5, {"gibbs_steps": 3, "momentum": 0.5, "weight_decay": 0.1, "average": "batch"}),
+        (20, 5, {"gibbs_steps": 3, "momentum": 0.5, "weight_decay": 0.1, "average": "item"}),
         (64, 3, {"momentum": 0.9}),
         (131, 10, {"weight_decay": 0.05}),
     ],
