@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError
 from gpumf.models import export_factors
 from gpumf.ratings import Ratings
 from support import least_peak, ragged_ratings
@@ -29,6 +29,8 @@ def test_exported_factors_order_items_as_recommendations(kind, cosine):
 def test_what_is_no_inner_product_is_not_exported():
     with pytest.raises(TypeError, match="inner products"):
         export_factors(RBM(4, device="cpu").fit(TRAIN, 1))
+    with pytest.raises(NotFittedError):
+        export_factors(ALS(4))
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
