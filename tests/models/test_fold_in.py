@@ -81,7 +81,7 @@ def test_sgd_gives_the_least_of_its_objective():
 
 
 def test_a_machine_gives_the_hidden_units_of_training():
-    model = RBM(4, device="cpu").fit(TRAIN, 2)
+    model = RBM(4, biases=False, device="cpu").fit(TRAIN, 2)
     np.testing.assert_allclose(model.fold_in(TRAIN).user_hidden, model.user_hidden, rtol=1e-5)
 
 
