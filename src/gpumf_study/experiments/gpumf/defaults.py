@@ -21,7 +21,7 @@ from gpumf_study.experiments import load_ratings
 K = 10  # items of a list
 DAMPING = 5  # ratings of the mean that each user and item of `damped_biases` has in addition
 
-STRENGTHS = [{"regularization": value} for value in (0.5, 0.7, 1.0, 1.4, 2.0)]
+STRENGTHS = [{"regularization": value} for value in (0.7, 0.85, 1.0, 1.4, 2.0)]
 _WIDTHS = [{"factors": factors, "regularization": value} for factors in (8, 32) for value in (0.7, 1.0)]
 _LEARNED = [{"biases": True, "regularization": value} for value in (0.05, 0.1, 0.2)]
 _SLOW = {"factors": 128, "biases": True, "learning_rate": 0.01, "init_std": 0.003}
