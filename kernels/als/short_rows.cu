@@ -119,7 +119,7 @@ struct Team {
 
     // vectors.products[0] = F_S p; returns the lane's part of its squared length.
     __device__ float multiply(int strips) const {
-        float sums[STRIPS][2][4] = {};  // of every other tile: products that do not wait for each other
+        float sums[STRIPS][4] = {};
         unsigned columns[2];
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
@@ -129,7 +129,7 @@ struct Team {
                 if (s * WARPS + warp >= strips) break;
                 unsigned tile[4];
                 load_matrix(tile, &rows[(s * WARPS + warp) * 16 + lane % 16][t * 16 + lane / 16 * 8]);
-                multiply_add(sums[s][t % 2], tile, columns[0], columns[1]);
+                multiply_add(sums[s], tile, columns[0], columns[1]);
             }
         }
         float square = 0.0f;
@@ -140,8 +140,7 @@ struct Team {
             if (lane % 4 == 0)
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    const float(&even)[4] = sums[s][0], (&odd)[4] = sums[s][1];
-                    const float product = even[2 * h] + odd[2 * h] + (even[2 * h + 1] + odd[2 * h + 1]);
+                    const float product = sums[s][2 * h] + sums[s][2 * h + 1];
                     vectors.products[0].set(place_of(strip * 16 + lane / 4 + h * 8), product);
                     square += product * product;
                 }
