@@ -96,7 +96,7 @@ def function(source, name, takes, **defines):
     found = library(source, **defines)
     if found is None:
         return None
-    run = getattr(found, name)
+    run = found[name]  # of its own: to set the types of one that another thread is calling frees what it reads
     run.argtypes = [
         ctypes.c_void_p if kind == "void*" else _NUMBERS.get(kind) or np.ctypeslib.ndpointer(kind[:-1], flags="C")
         for kind in takes.split()

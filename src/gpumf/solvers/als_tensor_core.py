@@ -59,7 +59,7 @@ def of_device(facts, factors, implicit):
     """
     hopper = facts.get("compute_capability") == "9.0"
     wgmma = hopper and not implicit and (112 < factors <= 128 or factors > 192)
-    small = not implicit and (48 < factors <= 64 or 96 < factors <= 112)
+    small = not implicit and 48 < factors <= 64
     fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
     return {
         "WGMMA": int(wgmma),
