@@ -42,11 +42,12 @@
 //     rows of up to 128 ratings left to short_rows.cu       -   16.9   20.0   54.7   62.6
 //     THROUGH_L1 0 with 64 factors, WGMMA with 256        8.3      -      -      -   56.4
 //     F_S^T r by WGMMA too, with 128 and 200; rounds with
-//     half the address instructions, 32 ratings a stage   7.4   16.2   16.5   52.5   52.4
-//     % of roofline                                        68     49     48     32     36
+//     half the address instructions; 64 factors: 32
+//     ratings a stage                                     7.3   16.3   17.0   51.0   50.6
+//     % of roofline                                        68     48     46     33     38
 //
 // Measured and not kept, in milliseconds: a whole stage of 64 ratings unrolled, which is more code than is fetched in time
-// (100 factors: 18.2); WGMMA with 100 factors (17.0), in stages of 32 (18.6; 128 factors: 18.1), through L1 (19.5; 18.4),
+// (100 factors: 18.2); 32 ratings a stage with 100 factors (16.7); WGMMA with 100 factors (17.4), in stages of 32 (18.6; 128 factors: 18.1), through L1 (19.5; 18.4),
 // with a fourth block a multiprocessor (21.8; 22.2); WGMMA with 64 factors or implicit feedback, ratings fetched by
 // asynchronous copies, PERSISTENT blocks with 128 factors and fewer (all slower).
 //
