@@ -117,6 +117,8 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         there.random_order(there.nnz, seed=0)
         assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
+        wide = ragged_ratings(n_users=4, n_items=600, longest=200, seed=2)  # items in parts, whose lists are merged
+        ALS(5, device="emulator").fit(wide, 1).recommend(0, 3)
         alike = {"regularization": [0.1, 1.0]}, longer, 1
         for model, options in (
             (ALS, {"solver": "tensor_core"}),

@@ -53,21 +53,16 @@ def figure(frame):
     roofs = of(frame, "cuda" if "cuda" in set(frame.device) else "cpu") / 1e12
     shown = {key: look for key, look in _ROOFS.items() if key in roofs}
     slope, most = roofs.copy_bytes_per_second, roofs[list(shown)].max()
-    low = 0.025 * slope
     figure, ((axis,),) = style.panels(height=4.4)
     intensity = np.logspace(-1, 4, 200)
     for key, (label, colour) in shown.items():
-        line = {"color": style.COLOURS[colour], "label": f"{label}: {roofs[key]:,.3g} TFLOP/s"}
-        axis.plot(intensity, np.minimum(intensity * slope, roofs[key]), **line)
-        ridge = roofs[key] / slope, roofs[key]
-        axis.annotate(f"ridge: {ridge[0]:.0f} FLOP a byte", ridge, (-4, 5), textcoords="offset points", ha="right")
-    axis.annotate(f"memory: {slope:.2g} TB/s", (2, 2 * slope), (-4, 5), textcoords="offset points", ha="right")
-    for k, (name, where) in enumerate(intensities().items()):
-        place, text = (where, min(where * slope, most)), f"{name}: {float(f'{where:.2g}'):,g}"
-        line = {"arrowprops": {"arrowstyle": "-", "color": "0.6"}}
-        axis.annotate(text, place, (max(4, where / 50), 1.5 * low * 2**k), **line)
-        axis.plot(*place, "o", color=style.COLOURS["black"])
-    axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(low, 2 * most))
+        label += f": {roofs[key]:,.3g} TFLOP/s from {roofs[key] / slope:.0f} FLOP a byte on"
+        axis.plot(intensity, np.minimum(intensity * slope, roofs[key]), color=style.COLOURS[colour], label=label)
+    for (name, where), marker in zip(intensities().items(), "osD^", strict=True):
+        look = {"color": style.COLOURS["black"], "label": f"{name}: {float(f'{where:.2g}'):,g} FLOP a byte"}
+        axis.plot(where, min(where * slope, most), marker, **look)
+    axis.set_title(f"memory: {slope:.2g} TB/s")
+    axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(0.05 * slope, 2 * most))
     style.log_scale(axis.xaxis)
     style.log_scale(axis.yaxis)
     style.legend(figure, axis, 2)
