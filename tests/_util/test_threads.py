@@ -106,11 +106,10 @@ class Library:
     def __init__(self):
         self.calls = []
 
-    def __getattr__(self, name):
+    def __getitem__(self, name):
         def function(*arguments):
             self.calls.append(arguments[-1])
 
-        setattr(self, name, function)
         return function
 
 
@@ -119,7 +118,7 @@ def test_every_call_of_cpp_takes_the_number_of_threads(monkeypatch):
 
     library = Library()
     monkeypatch.setattr(compile, "library", lambda *_, **__: library)
-    monkeypatch.setattr(order, "_compress", lambda: library.compress)
+    monkeypatch.setattr(order, "_compress", lambda: library["compress"])
     row, none = np.zeros(2, np.int64), np.zeros(1, np.int32)
     values, factors = np.zeros(1, np.float32), np.zeros((1, 2), np.float32)
     rows = type("Rows", (), {"indptr": row, "indices": none, "values": values, "n_rows": 1})()
@@ -159,8 +158,8 @@ class Spied:
     def __init__(self, library, handed):
         self._library, self._handed = library, handed
 
-    def __getattr__(self, name):
-        return Noted(getattr(self._library, name), self._handed)
+    def __getitem__(self, name):
+        return Noted(self._library[name], self._handed)
 
 
 @pytest.fixture
