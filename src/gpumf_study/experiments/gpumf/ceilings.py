@@ -56,10 +56,10 @@ def figure(frame):
     figure, ((axis,),) = style.panels(height=4.4)
     intensity = np.logspace(-1, 4, 200)
     for key, (label, colour) in shown.items():
-        label += f": {roofs[key]:,.3g} TFLOP/s from {roofs[key] / slope:.0f} FLOP a byte on"
+        label += f": {roofs[key]:,.3g} TFLOP/s, ridge at {roofs[key] / slope:.0f}"
         axis.plot(intensity, np.minimum(intensity * slope, roofs[key]), color=style.COLOURS[colour], label=label)
     for (name, where), marker in zip(intensities().items(), "osD^", strict=True):
-        look = {"color": style.COLOURS["black"], "label": f"{name}: {float(f'{where:.2g}'):,g} FLOP a byte"}
+        look = {"color": style.COLOURS["black"], "label": f"{name}: {float(f'{where:.2g}'):,g}"}
         axis.plot(where, min(where * slope, most), marker, **look)
     axis.set_title(f"memory: {slope:.2g} TB/s")
     axis.set(xlabel="FLOP for each byte moved", ylabel="TFLOP/s", ylim=(0.05 * slope, 2 * most))
