@@ -222,6 +222,11 @@ def test_recommend_takes_one_user_or_many(device, sets):
             np.testing.assert_allclose(rated, model.predict(user, alone), rtol=1e-4)
 
 
+def test_no_users_have_no_lists(device, sets):
+    items, scores = fitted(device, sets[0]).recommend(np.zeros(0, np.int64), 5)
+    assert items.shape == scores.shape == (0, 5) and items.dtype == np.int64 and scores.dtype == np.float32
+
+
 def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(device):
     train = Ratings([0, 0, 1, 1], [0, 2, 2, 3], [1, 2, 5, 4], 3, 5)
     model = fitted(device, train)

@@ -64,8 +64,11 @@ class Kernel:
         arguments = self.signature.bind(arguments, named, cupy.ndarray)
         self._ask_for(shared)
         self.device.launched(arguments)
+        grid = _three(grid)
+        if 0 in grid:  # which CUDA refuses, and the emulator does not
+            return
         try:
-            self.function(_three(grid), _three(block), arguments, shared_mem=shared)
+            self.function(grid, _three(block), arguments, shared_mem=shared)
         except cupy.cuda.driver.CUDADriverError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise

@@ -342,7 +342,7 @@ class KernelRanking(LaunchedRanking):
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
         blocks = -(-len(users) // shape.users)
         # Of few users, parts of the items: two blocks a multiprocessor.
-        parts = max(min(items.n_tiles, 2 * self._device.facts["multiprocessors"] // blocks), 1)
+        parts = max(min(items.n_tiles, 2 * self._device.facts["multiprocessors"] // max(blocks, 1)), 1)
         part_tiles = -(-items.n_tiles // parts)
         parts = -(-items.n_tiles // part_tiles)
         found = self._lists((blocks, parts), shape.block, users, k, shared, parts, part_tiles=part_tiles)
