@@ -8,6 +8,7 @@ score, and the faults that no test noticed, go to data/results/<device>/mutants.
 """
 
 import argparse
+import ast
 import itertools
 import json
 import os
@@ -76,6 +77,15 @@ def included(path):
     return set().union(*map(included, others))
 
 
+def files_naming(fault):
+    """The files of tests that name what the statement of a fault, outside functions, binds in its module."""
+    tree = ast.parse((ROOT / fault.path).read_bytes())
+    (of,) = (node for node in tree.body if node.lineno <= fault.line <= node.end_lineno)
+    names = {node.id for node in ast.walk(of) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    word = re.compile(rf"\b({'|'.join(names or [Path(fault.path).stem])})\b")
+    return {name for name in tracked("tests") if name.endswith(".py") and word.search((ROOT / name).read_text())}
+
+
 def tests_for(fault, tests, max_seconds):
     """The ids of the tests that may notice a fault, quick and small ones first, of at most so many seconds."""
     like = {fault.path} if fault.path.endswith(".py") else included(fault.path)
@@ -83,12 +93,13 @@ def tests_for(fault, tests, max_seconds):
         like = {f"src/gpumf/backends/cpu/{name}.py" for name in ("als", "sgd")}
         like |= {"src/gpumf_study/experiments/gpumf/cpu_baselines.py"}
     function, stem = fault.function, Path(fault.path).stem
+    naming = set() if function or not fault.path.endswith(".py") else files_naming(fault)
     # One that is compiled is reached by what makes it.
     while function and not any(f"{fault.path}:{function}" in test["reached"] for test in tests.values()):
         function = function.rpartition(".")[0]
     reaching, near = [], []
     for node, test in tests.items():
-        if f"{fault.path}:{function}" in test["reached"] or test["reached"] & like:
+        if f"{fault.path}:{function}" in test["reached"] or test["reached"] & like or node.split("::")[0] in naming:
             reaching.append(node)
         elif f"[{stem}]" in node or any(name.split(":")[0] in like for name in test["reached"]):
             near.append(node)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from gpumf_study import experiments, results
@@ -28,6 +29,18 @@ def test_recorded_results_say_where_they_come_from(path):
     of_gpu = ("gpu", "cuda_driver", "cupy") if device != "cpu" else ()
     for key in (*of_gpu, "cpu", "packages", "parameters", "datasets", "started", "command", "csv_sha256"):
         assert key in facts, key
+
+
+# Experiments that count, and what they measure besides.
+COUNTED = {"cumf_setting": {"measure": False}, "theoretical_flops": {}}
+
+
+@pytest.mark.parametrize("path", [path for path in RECORDED if path.stem in COUNTED], ids=lambda path: path.parts[-3])
+def test_what_is_counted_is_what_was_recorded(path):
+    experiment, stored = experiments.module(path.stem), results.load(path.stem, path.parts[-3]).frame
+    counted = experiment.run(**experiment.PROFILES["full"] | COUNTED[path.stem])
+    stored = stored[stored.task.isin(counted.task)]
+    pd.testing.assert_frame_equal(stored[list(counted)], counted, check_dtype=False, rtol=1e-8)
 
 
 def test_recorded_sanitizer_runs_found_nothing():

@@ -32,7 +32,7 @@ def balanced_bounds(counts, parts):
     int64 (parts + 1,), ascending from 0 to rows: range k has the rows bounds[k] to bounds[k + 1]
     """
     ends = row_offsets(counts)
-    wanted = ends[-1] * np.arange(parts + 1, dtype=np.float64) / parts
+    wanted = ends[-1] * np.arange(parts + 1) / parts
     after = np.clip(np.searchsorted(ends, wanted), 1, max(len(counts), 1))
     bounds = np.where(wanted - ends[after - 1] <= ends[after] - wanted, after - 1, after)
     bounds[0], bounds[-1] = 0, len(counts)

@@ -424,7 +424,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
     def _hyperparameters_with(self, of_training):
         given = {name: value for name in of_training if (value := getattr(self, name)) is not None}
-        return ALSHyperparameters.of(self, weighted=False, **of_training | given)
+        return ALSHyperparameters.of(self, **of_training | given)
 
     def _chooses(self, train):
         return self.regularization is None and _FEWEST <= train.nnz <= _MOST

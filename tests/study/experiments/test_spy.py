@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import SGD
+from gpumf.solvers import schedules
 from gpumf_study import experiments
 from gpumf_study.experiments import _published
 from gpumf_study.experiments.gpumf import sgd_ml100k
@@ -64,6 +65,12 @@ EXPECTED = {
         *(("RBM", 8, 0.01, 0.1, epochs, seed) for seed in (0, 1) for epochs in (0, 2)),
     },
 }
+
+# beta of the schedules Power, with its usual power; all others are constant.
+BETAS = {
+    "all_schemes": {0.1}, "blend_ml100k": {0.01, 0.02}, "cumf_convergence": {0.1}, "fit_seconds": {0.1},
+    "sgd_ml100k": {0.05}, "sgd_netflix": {0.1}, "sgd_schemes": {0.1}, "sgd_spread": {0.1}, "stale_rbm": {0.02},
+}  # fmt: skip
 
 
 def what(fit):
@@ -164,6 +171,15 @@ def test_parameters_arrive_and_repeats_have_seeds_of_their_own(name):
             assert not np.array_equal(*learned.values())
     seeds = {what(fit)[-1] for fit in fits}
     assert any(len(learned) == len(seeds) for learned in by_seed.values()) or name not in EXPECTED
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_schedules_arrive(name):
+    found = [fit.parameters["schedule"] for fit in seen(name).fits if "schedule" in fit.parameters]
+    expected = [schedules.to_dict(schedules.Power(beta)) for beta in BETAS.get(name, ())]
+    others = [schedule for schedule in found if schedule not in expected]
+    assert all(schedule in found for schedule in expected)
+    assert all(schedule == schedules.to_dict(schedules.Constant()) for schedule in others)
 
 
 # They have one split, the set's own or that of seed 0.

@@ -55,6 +55,11 @@ def test_the_diagram_has_a_square_a_rating_and_colours_them_by_who_takes_them():
     for axis, (_, updates) in zip(figure.axes, frame.groupby("scheme", sort=False), strict=True):
         taken = updates.drop_duplicates(["user", "item"])
         colours = {text.get_position(): square.get_edgecolor() for text, square in _squares(axis)}
+        turns = {text.get_position(): text.get_text() for text, _ in _squares(axis)}
+        again = updates[updates.duplicated(["user", "item"])]
+        for row in taken.itertuples():
+            plus = "+" if ((again.user == row.user) & (again.item == row.item)).any() else ""
+            assert turns[row.item + 0.5, row.user + 0.54] == f"{row.turn + 1}{plus}"
         assert len(axis.patches) == 30 + len(taken) and len(colours) == len(taken)
         of_worker = {}
         for row in taken.itertuples():
