@@ -98,6 +98,13 @@ def test_aligned_copies_begin_at_a_cache_line(shape):
     assert np.array_equal(copy, values) and copy.dtype == values.dtype and not np.shares_memory(copy, values)
 
 
+def test_who_finds_a_function_leaves_its_other_callers_types_alone():
+    """To replace types while another thread converts arguments frees what it reads."""
+    first = compile.function("ranking.cpp", "top_items", "int32 float32*")
+    types = first.argtypes
+    assert len(compile.function("ranking.cpp", "top_items", "int64").argtypes) == 1 and first.argtypes is types
+
+
 def test_other_types_are_refused():
     ratings, fixed = ragged_ratings(seed=1), random_factors(50, 16, 1)
     with pytest.raises(ctypes.ArgumentError):

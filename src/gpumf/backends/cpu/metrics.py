@@ -69,23 +69,22 @@ def ranking_metrics(users, test_indptr, test_items, items, metrics):
     The rows of `test_indptr` and `test_items` (ascending) are those of `users`, int32 (n,).
     """
     k = items.shape[1]
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    ideals = np.cumsum(discounts)
     for row in prange(len(users)):
         test = test_items[test_indptr[users[row]] : test_indptr[users[row] + 1]]
         most = min(len(test), k)
-        hits, precisions, gain, ideal = 0, 0.0, 0.0, 0.0
+        hits, precisions, gain = 0, 0.0, 0.0
         for rank in range(k):
             place = np.searchsorted(test, items[row, rank])
-            discounted = 1 / np.log2(rank + 2.0)
             if place < len(test) and test[place] == items[row, rank]:
                 hits += 1
                 precisions += hits / (rank + 1)
-                gain += discounted
-            if rank < most:
-                ideal += discounted
+                gain += discounts[rank]
         metrics[row, 0] = hits / k
         metrics[row, 1] = hits / len(test) if most else 0.0
         metrics[row, 2] = precisions / most if most else 0.0
-        metrics[row, 3] = gain / ideal if most else 0.0
+        metrics[row, 3] = gain / ideals[most - 1] if most else 0.0
 
 
 @takes("float32 n", "float32 n")
