@@ -19,8 +19,8 @@ constexpr int TILE = 4;            // columns of G p at a time
 constexpr int RATINGS = 4;         // that are gone over twice while the next ones are asked for
 constexpr int A_THREAD = 1 << 18;  // vectors to go over in every step, which take longer than to start it
 
-static inline Vector& of(float* p, int64_t k) { return reinterpret_cast<Vector*>(p)[k]; }
-static inline const Vector& of(const float* p, int64_t k) { return reinterpret_cast<const Vector*>(p)[k]; }
+static inline Unaligned& of(float* p, int64_t k) { return at(p + k * LANES); }
+static inline const Unaligned& of(const float* p, int64_t k) { return at(p + k * LANES); }
 
 // Arrays of (.., LANES). biases: of the columns, from which targets count. alphas, gram (Q^T Q): of implicit feedback.
 struct Given {

@@ -96,7 +96,7 @@ struct Lists {
 };
 
 // A bit for each lane in which a > b.
-static inline unsigned above(const Vector& a, const Vector& b) {
+static inline unsigned above(Vector a, Vector b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
 #elif defined(__AVX__)

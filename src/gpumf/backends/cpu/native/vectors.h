@@ -11,7 +11,10 @@ constexpr int LANES = 8;
 constexpr int LANES = 4;
 #endif
 
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+// A variable is aligned as its type is. What lies in arrays of the caller's may begin at any float, and is reached by
+// `at` alone: GCC 13 takes a variable of a type with less alignment for an aligned one.
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int Lanes __attribute__((vector_size(4 * LANES)));
 
 template <int... lane>
@@ -20,8 +23,8 @@ static constexpr Lanes numbered(std::integer_sequence<int, lane...>) {
 }
 constexpr Lanes LANE = numbered(std::make_integer_sequence<int, LANES>{});
 
-static inline Vector& at(float* p) { return *reinterpret_cast<Vector*>(p); }
-static inline const Vector& at(const float* p) { return *reinterpret_cast<const Vector*>(p); }
+static inline Unaligned& at(float* p) { return *reinterpret_cast<Unaligned*>(p); }
+static inline const Unaligned& at(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
 
 // The sums over pairs of lanes at a distance: those of `a` where the bit of the lane's number is 0, else those of `b`.
 template <int distance, int... lane>
