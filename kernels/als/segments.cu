@@ -1,7 +1,8 @@
 // The work list of common/segments.cuh, made on the device: as gpumf.solvers.als_base.segments_of, bit for bit.
 //
 // Few rows have several segments. The host names these; how many come before a row says where its segments go. The host
-// sorts the keys between the two kernels: the longest segments first, those of one length by row and part.
+// sorts the keys between the two kernels: parts of rows first, by which eighth of the row they are in; then the longest
+// segments first, those of one length by row and part.
 #include "common/segments.cuh"
 
 // Grid and block: a thread a row. indptr: (n_rows + 1,), of ratings that begin at indptr[0]. long_rows: (n_long,), the
@@ -26,7 +27,8 @@ extern "C" __global__ void cut_rows(const long long* __restrict__ indptr, int n_
         const long long begin = (long long)part * count / parts, end = (part + 1LL) * count / parts;
         const int length = (int)(end - begin);
         segments[place + part] = {indptr[row] - indptr[0] + begin, length, row, part, parts, (int)slots[before], count};
-        keys[place + part] = ((long long)(longest - length) << bits) | (place + part);
+        const long long eighth = parts > 1 ? (2LL * part + 1) * 4 / parts : 8;  // of its middle
+        keys[place + part] = ((eighth * (longest + 1LL) + longest - length) << bits) | (place + part);
     }
 }
 

@@ -14,7 +14,8 @@
 //     columns of the right operand.
 //   - A team of warps takes a segment of a row. Long rows have many segments: each stores its sums in global memory and
 //     the last one to arrive adds them, in order, so that a popular item does not occupy one team while the rest of the
-//     GPU is idle. The segments are sorted, longest first.
+//     GPU is idle. The segments are sorted: parts of long rows by their place in the row, so that teams at work at the
+//     same time gather the same factors from the cache, then the longest first.
 //   - Half precision limits digits, not range (half_rows.cuh). With IMPLICIT both operands of A are multiplied by
 //     sqrt(w), and the right side, with weights (1 + w) / sqrt(w), is computed from the same rounded numbers: the system
 //     is the exact normal system of factors with relative errors of 2^-11, however different the weights of a row are.
@@ -45,6 +46,8 @@
 //     half the address instructions; 64 factors: 32
 //     ratings a stage                                     7.3   16.3   17.0   51.0   50.6
 //     % of roofline                                        68     48     46     33     38
+//     parts of long rows by their place, in another run
+//     (before: 16.1, 16.9, 53.1, 53.9)                      -   15.5   16.2   49.9   50.2
 //
 // Measured and not kept, in milliseconds: a whole stage of 64 ratings unrolled, which is more code than is fetched in time
 // (100 factors: 18.2); 32 ratings a stage with 100 factors (16.7); WGMMA with 100 factors (17.4), in stages of 32 (18.6; 128 factors: 18.1), through L1 (19.5; 18.4),

@@ -187,6 +187,9 @@ def test_work_lists_are_the_hosts(launcher, most, longest):
     expected, expected_slots = segments_of(indptr, longest)
     same(launcher, [records.reshape(-1)], [expected.view(np.uint8)])
     assert n == len(expected) and slots == expected_slots
-    # Longest first, those of equal length by row and part.
-    keys = [(-length, row, part) for length, row, part in expected[["length", "row", "part"]].tolist()]
+    # Parts by the eighth of the row that their middle is in, before whole rows; the longest first; by row and part.
+    keys = [
+        (int(8 * (part + 0.5) / parts) if parts > 1 else 8, -length, row, part)
+        for length, row, part, parts in expected[["length", "row", "part", "parts"]].tolist()
+    ]
     assert keys == sorted(keys)

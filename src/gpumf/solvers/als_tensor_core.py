@@ -95,9 +95,8 @@ class _Short:
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
         if not self._limits or np.count_nonzero(counts <= self._limits[-1]) < self._fewest:
             return []
-        # A part of a long row has at least half as many ratings as the longest segment: short rows come last.
         has = self._device.facts["shared_bytes_per_block"]
-        found = [n for n, shared in self._shared.items() if shared <= has and 2 * n < longest]
+        found = [n for n, shared in self._shared.items() if shared <= has and n <= longest]
         return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
 
     def solve(self, limit, segments, *arguments):
@@ -137,7 +136,7 @@ class _Rows:
 
 
 def _by_length(segments, counts, limits):
-    """The work lists of `_Rows.__iter__`, of segments sorted by length, longest first."""
+    """The work lists of `_Rows.__iter__`, of segments whose last ones are of short rows, longest first."""
     every, n = segments
     bounds = [int(n) - int(np.count_nonzero(counts <= limit)) for limit in limits]
     found = {"all": segments}

@@ -57,7 +57,7 @@ def test_products_of_hopper_give_the_same(launcher, factors):
 def test_segments_are_the_rows():
     indptr = np.array([0, 0, 5, 25, 26, 126])
     segments, slots = als_base.segments_of(indptr, longest=10)
-    assert (np.diff(segments["length"]) <= 0).all() and segments["length"].max() <= 10
+    assert segments["length"].max() <= 10
     assert slots == 2 + 10
     for row, (begin, end) in enumerate(pairwise(indptr)):
         of_row = np.sort(segments[segments["row"] == row], order="part")
