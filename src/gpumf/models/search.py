@@ -166,7 +166,7 @@ def search(
 
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
     settings train at the same time, each on its share of the threads; those of `parallel_cg` with up to 64 columns
-    that differ in regularization and weights alone train together, a dozen or more of them in the lanes of vectors.
+    that differ in regularization and weights alone train together in the lanes of vectors, where they fill enough of them.
     On a GPU those of `ALS`, `ImplicitALS` and `SGD` (`tensor_core`, `fast`) that differ in regularization, weights
     and learning rate alone train together, by the launches of one, where one does not fill the device; errors and
     lists are scored there, one setting after another. `RBM` and all other solvers train one at a time. A setting has

@@ -23,6 +23,7 @@ from gpumf.models.ranking import METRICS, Limits
 from gpumf.models.replacing import open_file, replacing
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import DenseSystems
+from gpumf.solvers.als_settings import full_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,7 +38,6 @@ _SECONDS = 1.0  # between two times that the file is written
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
 
-_FULL = 0.7  # of the lanes of vectors, from which on settings train faster in them than each by itself
 _DAMPED = 5.75  # the same with damped biases, which are put beside the solver's
 _HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
 _WITHOUT, _SPLITTING = 30, 44  # and while `fit` trains without those it holds out, and takes them apart
@@ -194,7 +194,8 @@ class Trials:
             step = most_alike(model, train, self._training, self._again) if len(batch) > 1 else 1
             for first in range(0, len(batch), step):
                 part = batch[first : first + step]
-                yield from [part] if not self._cpu or len(part) > _FULL * step else [[one] for one in part]
+                few = self._cpu and len(part) <= full_share(model._solved_columns) * step
+                yield from [[one] for one in part] if few else [part]
 
     def _train_together(self, batch, told):
         """Train and score these trials of a fold together."""
