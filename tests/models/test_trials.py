@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform
 
-from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, cross_validate, search
+from gpumf import ALS, RBM, SGD, BayesianMF, DivergedError, ImplicitALS, cross_validate, search
 from gpumf.models import trials
 from gpumf.models.trials import Trial, Trials
 from gpumf.ratings import DeviceRatings, Ratings
@@ -108,22 +108,26 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("options", [{}, HALVING], ids=["grid", "halving"])
+@pytest.mark.parametrize("options", [{}, HALVING, {"keep": "best"}], ids=["grid", "halving", "best epoch"])
 def test_a_search_goes_on_after_an_interrupt(jobs, options, tmp_path, monkeypatch):
     path = tmp_path / "search.json"
     arguments = ALS(device="cpu"), GRID, RATINGS, 4
     options = {"folds": 2, "n_jobs": jobs, **options}
     whole = search(*arguments, **options)
+
+    def trained(found):
+        return len(found.trials if "keep" not in options else found.trials.query("epochs == 4"))
+
     with monkeypatch.context() as patched:
         Interrupted(patched, 7)
         with pytest.warns(RuntimeWarning, match="interrupted"):
             part = search(*arguments, resume=path, **options)
-    assert not part.complete and part.best_model is None and 0 < len(part.trials) <= 7
+    assert not part.complete and part.best_model is None and 0 < trained(part) <= 7
     assert plain(part.trials).merge(plain(whole.trials)).shape[0] == len(part.trials)
     with monkeypatch.context() as patched:
         fits = Interrupted(patched, 1000)
         again = search(*arguments, resume=path, **options)
-    assert same(again, whole) and 1000 - fits.left == len(whole.trials) - len(part.trials) + 1
+    assert same(again, whole) and 1000 - fits.left == trained(whole) - trained(part) + 1
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -165,6 +169,9 @@ def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path)
     with pytest.raises(ValueError, match=words):
         search(ALS(device="cpu"), {"factors": [1, 2]}, RATINGS, 1, folds=2, resume=path)
     assert path.read_bytes() == content
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="belongs to another search"):  # its epochs have no scores
+        search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=path, keep="best")
     with pytest.raises(OSError, match="No such file"):  # before anything is trained
         search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "none" / "file")
 
@@ -202,13 +209,14 @@ def test_a_seed_that_was_drawn_is_that_of_all_settings():
     assert same(*found) and found[0].best_model.seed == model.seed
 
 
+@pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
-def test_memory_is_predicted_and_kept(model):
+def test_memory_is_predicted_and_kept(model, every):
     folds = [ragged_ratings(n_users=3000, n_items=2000, longest=90, seed=1).split(0.2, seed=1)]
     one = model(32, device="cpu")
-    of_one = trials._bytes([one], folds[0][0])[0]
-    assert Trials([one] * 3, folds, "rmse", n_jobs=2, memory=of_one).jobs == 1
-    made = Trials([one], folds, "rmse", n_jobs=1)
+    of_one = trials._bytes([one], folds[0][0], every)[0]
+    assert Trials([one] * 3, folds, "rmse", n_jobs=2, memory=of_one, every=every).jobs == 1
+    made = Trials([one], folds, "rmse", n_jobs=1, every=every)
     made.run([Trial(0, 0, 1)], lambda _: None)  # compiles, and makes what all settings share
     peak = least_peak(lambda epochs: made.run([Trial(0, 0, epochs)], lambda _: None), (2, 3, 4))
     assert (0.6 if model is RBM else 0.85) * of_one < peak <= of_one
@@ -268,3 +276,49 @@ def test_the_result_of_a_seed_is_that_of_any_device(model, metric, device):
     both = here.trials.merge(there.trials, on=["setting", "rung", "fold"])
     assert (both.regularization_x == both.regularization_y).all() and (both.factors_x == both.factors_y).all()
     assert np.allclose(both[f"{metric}_x"], both[f"{metric}_y"], atol=0.01)
+
+
+@EACH
+def test_the_best_epoch_is_that_of_the_mean_over_the_folds(model, grid, metric):
+    found = search(model, grid, RATINGS, 4, folds=2, metric=metric, keep="best", seed=3)
+    pairs, best = list(RATINGS.kfold(2, 3)), max if "@" in metric else min
+    assert len(found.trials) == 2 * 4 * len(found.results) and {*found.trials.epochs} == {1, 2, 3, 4}
+    for row in found.results.to_dict("records"):
+        setting, means = {name: row[name] for name in grid}, []
+        for epochs in (1, 2, 3, 4):
+            alone = [type(model)(**model.get_params() | setting).fit(train, epochs) for train, _ in pairs]
+            scores = [
+                one.evaluate_ranking(test, 3)["ndcg"] if "@" in metric else one.score(test)[metric]
+                for one, (_, test) in zip(alone, pairs, strict=True)
+            ]
+            means.append(np.mean(scores))
+        assert row["epochs"] == means.index(best(means)) + 1 and row[metric] == best(means)
+    assert found.best_score == best(found.results[metric])
+    whole = type(model)(**model.get_params() | found.best_parameters).fit(RATINGS, found.results.epochs[0])
+    assert all(np.array_equal(*both) for both in zip(found.best_model._learned, whole._learned, strict=True))
+
+
+def test_a_setting_that_diverges_late_has_the_scores_of_the_epochs_before(monkeypatch):
+    grid, epoch = {"regularization": [0.1, 1.0]}, ALS._epoch
+
+    def poisoned(self, solver, number, rows):
+        if self.regularization == 1.0 and number == 2:
+            raise DivergedError(3, "")
+        epoch(self, solver, number, rows)
+
+    given = ALS(2, device="cpu"), grid, RATINGS
+    three = search(*given, 2, folds=2, keep="best").results
+    monkeypatch.setattr(ALS, "_epoch", poisoned)
+    found = search(*given, 4, folds=2, keep="best", refit=False)
+    assert found.trials.query("regularization == 1.0").rmse.isna().tolist() == [False, False, True] * 2
+    assert (
+        three.query("regularization == 1.0").rmse.item() == found.results.query("regularization == 1.0").rmse.item()
+    )
+
+
+def test_halving_by_best_epochs_ends_with_those_of_the_grid():
+    given = SGD(8, 0.0, learning_rate=0.1, solver="sequential", device="cpu"), {"factors": [1, 4, 8, 12]}, RATINGS, 12
+    found, whole = (search(*given, folds=2, keep="best", refit=False, **how) for how in (HALVING, {}))
+    assert found.results.epochs[0] < 12, "it overfits"
+    last = found.results[found.results["rung"] == len(found.n_resources) - 1]
+    assert len(plain(last).drop(columns="rung").merge(plain(whole.results))) == len(last) == found.n_candidates[-1]

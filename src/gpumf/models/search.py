@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf._util.progress import counted
 from gpumf._util.validation import MAX_SEED, choice, flag, integer
-from gpumf.models.early_stopping import ERRORS, of_lists
+from gpumf.models.early_stopping import ERRORS, Ending, of_lists
 from gpumf.models.estimator import Model
 from gpumf.models.trials import Trial, Trials, fresh
 from gpumf.ratings.convert import ratings_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from gpumf.models.early_stopping import Keep
     from gpumf.ratings import Ratings
     from gpumf.ratings.convert import RatingsLike
 
@@ -86,9 +87,10 @@ class SearchResult:
     ----------
     results : DataFrame, a row a setting, best first: its parameters, the mean of each metric over the folds, NaN
         where training diverged on one, `<metric>_std`, the standard deviation of the metric searched by, of the rung
-        that the setting reached its number, from 0, epochs and folds, and the seconds of all its trainings. Settings
-        of later rungs come before others, unless they diverged
-    trials : DataFrame, a row a training: number of the setting, its parameters, rung, epochs, fold, metrics, seconds
+        that the setting reached its number, from 0, epochs (with keep='best' the best) and folds, and the seconds of
+        all its trainings. Settings of later rungs come before others, unless they diverged
+    trials : DataFrame, a row a training, with keep='best' a row an epoch: number of the setting, its parameters,
+        rung, epochs, fold, metrics, seconds
     metric : what the search is by
     best_parameters : dict of the first row of `results`; None where no setting has a score
     best_score : float, its metric
@@ -155,6 +157,7 @@ def search(
     factor: int = 3,
     resource: Literal["epochs", "folds"] = "epochs",
     min_resources: int = 1,
+    keep: Keep = "last",
     n_jobs: int | None = None,
     memory: int | None = None,
     seed: int = 0,
@@ -166,10 +169,12 @@ def search(
 
     Orders, centered ratings and copies on a device are made once a fold, and shared by all settings. On the CPU
     settings train at the same time, each on its share of the threads; those of `parallel_cg` with up to 64 columns
-    that differ in regularization and weights alone train together in the lanes of vectors, where they fill enough of them.
-    On a GPU those of `ALS`, `ImplicitALS` and `SGD` (`tensor_core`, `fast`) that differ in regularization, weights
-    and learning rate alone train together, by the launches of one, where one does not fill the device; errors and
-    lists are scored there, one setting after another. `RBM` and all other solvers train one at a time. A setting has
+    that differ in regularization and weights alone train together, in the lanes of vectors, if they fill enough of
+    them. On a GPU those of `ALS`, `ImplicitALS` and `SGD` (`tensor_core`, `fast`) that differ in regularization,
+    weights and learning rate alone train together, by the launches of one, where one does not fill the device; `RBM`
+    and all other solvers train one at a time. Folds follow one another, as a few settings of one have more rows than
+    a GPU works on at a time, and settings are scored one after another, as the items of one are shared out until its
+    lists fill the GPU: a dimension more of these launches would save their overhead alone. A setting has
     the scores of `fit` and `score` with its parameters on that fold, however many train at a time; in lanes, and on
     another device, but for rounding. This is not so for solvers that give other factors in every run, as `parallel`
     of SGD. BLAS has one thread: scores of `dense` may differ from those of a fit by rounding.
@@ -200,6 +205,8 @@ def search(
     factor : int from 2, of halving: the share of settings, 1 / factor, that reach the next rung
     resource : of halving: what rungs have more of
     min_resources : int, of halving: the least epochs or folds of a rung
+    keep : 'last', a setting has the scores of its last epoch; 'best', those of the epoch from 1 on whose mean of
+        `metric` over the folds is the best, `best_model` is fitted for so many, and settings train each by itself
     n_jobs : int, the most settings at a time on the CPU that train each by itself; by default as many as
         `gpumf._util.threads.count()`
     memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings, on a
@@ -256,7 +263,7 @@ def search(
     epochs, seed = integer("epochs", epochs, 1), integer("seed", seed, 0, MAX_SEED)
     choice("strategy", strategy, "grid", "random", "halving"), choice("resource", resource, "epochs", "folds")
     of_lists("metric", metric)
-    refit, progress = flag("refit", refit), flag("progress", progress)
+    refit, progress, every = flag("refit", refit), flag("progress", progress), Ending(keep=keep).keep == "best"
     factor, least = integer("factor", factor, 2), integer("min_resources", min_resources, 1)
     n_jobs, memory = (
         None if value is None else integer(name, value, 1, 2**63 - 1)
@@ -278,9 +285,9 @@ def search(
         for size, now, last in plan
     ]
     again = of_epochs and len(rungs) > 1
-    trials = Trials(candidates, pairs, metric, n_jobs=n_jobs, memory=memory, again=again, path=resume)
+    trials = Trials(candidates, pairs, metric, n_jobs=n_jobs, memory=memory, again=again, every=every, path=resume)
     with counted(sum(rung.steps for rung in rungs), progress, desc="search", unit="epoch") as step:
-        complete, begun, reached = _climb(trials, rungs, metric, step)
+        complete, begun, reached = _climb(trials, rungs, metric, every, step)
     rows, spent = [], defaultdict[int, float](float)
     for number, trial in begun:
         labels = {"rung": number, "epochs": trial.epochs, "fold": trial.fold}
@@ -293,7 +300,7 @@ def search(
     fitted = None
     if best is not None and complete and refit:
         try:
-            fitted = candidates[best].fit(known, epochs, ids=named)
+            fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
         except KeyboardInterrupt:
             complete = False
     if not complete:
@@ -336,8 +343,8 @@ def _plan(n, most, least, factor):
     return [(-(-n // part), now, last) for part, now, last in zip(parts, given[1:], given[:-1], strict=True)]
 
 
-def _climb(trials, rungs, metric, step):
-    """Train rung after rung.
+def _climb(trials, rungs, metric, every, step):
+    """Train rung after rung; a setting is judged by its last epoch, or by the best of all that have scores.
 
     Returns
     -------
@@ -352,12 +359,16 @@ def _climb(trials, rungs, metric, step):
             trials.run(new, lambda _, more=epochs - epochs_before: step(more))
         except KeyboardInterrupt:
             complete = False
+        judged = range(1 if every else epochs, epochs + 1)
+        new = [trial._replace(epochs=epoch) for trial in new for epoch in judged if epoch > epochs_before]
         begun += [(number, trial) for trial in new if trial in trials.scores]
-        facts, ended = {"rung": number, "epochs": epochs, "folds": folds}, {}
+        ended = {}
         for one in survivors:
-            found = [trials.scores.get(Trial(one, fold, epochs)) for fold in range(folds)]
-            if None not in found:
-                ended[one] = _summary(found, metric) | facts
+            found = {epoch: [trials.scores.get(Trial(one, fold, epoch)) for fold in range(folds)] for epoch in judged}
+            if None not in found[epochs]:
+                means = {epoch: _summary(scores, metric) for epoch, scores in found.items() if None not in scores}
+                best = min(means, key=lambda epoch, means=means: _badness(means[epoch][metric], metric))
+                ended[one] = means[best] | {"rung": number, "epochs": best, "folds": folds}
         reached |= ended
         survivors = [one for one in _ranked(ended, metric) if np.isfinite(ended[one][metric])]
         if not (complete and survivors):
@@ -412,13 +423,16 @@ def _plain(value):
 
 def _ranked(found, metric):
     """Settings, best first: those that reached a later rung before others, those that diverged behind all."""
-    sign = 1 if metric in ERRORS else -1
 
     def place(one):
-        value = found[one][metric]
-        return np.isnan(value), -found[one]["rung"], sign * value, one
+        diverged, badness = _badness(found[one][metric], metric)
+        return diverged, -found[one]["rung"], badness, one
 
     return sorted(found, key=place)
+
+
+def _badness(value, metric):
+    return np.isnan(value), value if metric in ERRORS else -value
 
 
 def _check_judged(model, epochs, k=10, ranking=False, **_):

@@ -68,6 +68,7 @@ class Trials:
     memory : int, bytes that all that train take at most, and on the CPU with them, else on the host, all that wait;
         None for half of what is free
     again : whether trials with more epochs follow, for which models are to be kept
+    every : whether the epochs of a trial have scores, too, of trials of so many; then candidates train each by itself
     path : file that scores are read from and written to, or None
 
     Attributes
@@ -88,22 +89,26 @@ class Trials:
         n_jobs: int | None = None,
         memory: int | None = None,
         again: bool = False,
+        every: bool = False,
         path: str | PathLike | None = None,
     ) -> None:
-        self.candidates, self._of_lists, self._again = candidates, of_lists("metric", metric), again
+        self.candidates, self._of_lists = candidates, of_lists("metric", metric)
+        self._again, self._every = again, every
         self._metrics = [f"{name}@{self._of_lists[1]}" for name in METRICS] if self._of_lists else list(ERRORS)
         self._lock, self._stopped = threading.Lock(), threading.Event()
         folds = list(folds)
         self.scores: dict[Trial, dict[str, float]] = {}
         self._path, self._written = None if path is None else path_of(path), time.monotonic()
         if self._path is not None:
-            self._of = _digest(candidates, folds, metric)
+            self._of = _digest(candidates, folds, metric, every)
             self.scores = _read(self._path, self._of, self._metrics)
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
         largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
-        self._cpu, sizes = all(one.device == "cpu" for one in candidates), _bytes(candidates, largest)
-        self._kinds = [alike(one, largest) if self._cpu or one.device != "cpu" else None for one in candidates]
+        self._cpu, sizes = all(one.device == "cpu" for one in candidates), _bytes(candidates, largest, every)
+        self._kinds = [
+            alike(one, largest) if not every and (self._cpu or one.device != "cpu") else None for one in candidates
+        ]
         kinds = {kind: one for kind, one in zip(self._kinds, candidates, strict=True) if kind}
         if not self._cpu:
             of_kinds = {kind: bytes_alike(one, largest, 1, again) for kind, one in kinds.items()}
@@ -194,7 +199,7 @@ class Trials:
             step = most_alike(model, train, self._training, self._again) if len(batch) > 1 else 1
             for first in range(0, len(batch), step):
                 part = batch[first : first + step]
-                few = self._cpu and len(part) <= full_share(model._solved_columns) * step
+                few = self._cpu and step > 1 and len(part) <= full_share(model._solved_columns) * step
                 yield from [[one] for one in part] if few else [part]
 
     def _train_together(self, batch, told):
@@ -238,11 +243,21 @@ class Trials:
         (train, test), started = self._folds[trial.fold], time.perf_counter()
         model, warm = self._taken(trial)
         epochs = trial.epochs - (model.epoch if warm else 0)
+
+        def note(of, row):
+            nonlocal started
+            if row["epoch"] < trial.epochs:
+                found = self._finite(self._scored(of, test, of._learned)) | {"seconds": time.perf_counter() - started}
+                with self._lock:
+                    self.scores.setdefault(trial._replace(epochs=row["epoch"]), found)
+                started = time.perf_counter()
+
         if warm and model.history is None:  # it trained together with others
             model._learns(model._learned, model.epoch)
         with limited_to(threads):
             try:
-                model.fit(train, epochs, stop=lambda _: self._stopped.is_set(), warm_start=warm, ids=False)
+                follows = {"stop": lambda _: self._stopped.is_set(), "callbacks": [note] * self._every}
+                model.fit(train, epochs, warm_start=warm, ids=False, **follows)
                 if model.epoch < trial.epochs:
                     return  # interrupted
                 scores = self._scored(model, test, model._learned)
@@ -255,8 +270,8 @@ class Trials:
 
     def _keep(self, trial, model, scores, seconds, told):
         """Keep the scores of a trial, none where it diverged, and its model if it is to be continued."""
-        finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
-        scores = {name: scores[name] if finite else np.nan for name in self._metrics}
+        scores = self._finite(scores)
+        finite = np.isfinite(scores[self._metrics[0]])
         with self._lock:
             if trial not in self.scores:
                 self.scores[trial] = scores | {"seconds": seconds}
@@ -266,6 +281,11 @@ class Trials:
                 self._models[trial[:2]] = model
             if time.monotonic() - self._written > _SECONDS:
                 self.write()
+
+    def _finite(self, scores):
+        """The scores, or all NaN where one of them is not finite or missing."""
+        finite = len(scores) > 0 and all(np.isfinite(list(scores.values())))
+        return {name: scores[name] if finite else np.nan for name in self._metrics}
 
     def _scored(self, model, test, learned):
         """Metrics on a test set, whose order is made once for all models that know the same users and items."""
@@ -301,10 +321,10 @@ class Trials:
         self._written = time.monotonic()
 
 
-def _digest(candidates, folds, metric):
+def _digest(candidates, folds, metric, every):
     """What scores are of: parameters but threads, and ratings."""
     told = [(type(one).__name__, {**one.get_params(), "seed": one.seed, "threads": None}) for one in candidates]
-    digest = hashlib.sha256(repr((told, metric)).encode())
+    digest = hashlib.sha256(repr((told, metric, *["every epoch"] * every)).encode())
     for ratings in (one.on_host() for fold in folds for one in fold):
         digest.update(repr((ratings.n_users, ratings.n_items, ratings.nnz, ratings.scale)).encode())
         for column in (ratings.users, ratings.items, ratings.values):
@@ -366,8 +386,11 @@ def _learned_bytes(model):
     return sum(array.nbytes for array in model._learned)
 
 
-def _bytes(candidates, train):
-    """What each candidate takes at most while it trains and is scored, without what all share."""
+def _bytes(candidates, train, every=False):
+    """What each candidate takes at most while it trains and is scored, without what all share.
+
+    every : whether it is scored after each epoch, as a copy
+    """
     machine = hasattr(candidates[0], "hidden")
     levels = candidates[0]._scale_and_levels(train)[1] if machine else 0
     sizes = []
@@ -377,19 +400,19 @@ def _bytes(candidates, train):
             second = users + (items if one.momentum else 0)  # p(h | v'), and the last changes
             counting = 4 * (users + items) + 24 * train.nnz  # of levels, for the initial biases
             held_out = _HELD_OUT * train.nnz if one.biases else 0
-            sizes.append(max(int(4 * (_COPIES * (users + items) + second) + held_out), counting))
+            sizes.append(max(int(4 * ((_COPIES + every) * (users + items) + second) + held_out), counting))
         elif hasattr(one, "samples"):
             sizes.append(one._most_bytes(train))
         else:
             learned = (train.n_users + train.n_items) * _size(one)
-            learned *= _DAMPED / _COPIES if one._damped else 1
             targets = train.nnz if issubclass(one._hyperparameters, ALSHyperparameters) and one.biases is True else 0
             work = 0
             if issubclass(one.solver_class, DenseSystems):
                 work = (
                     5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * one.solver_class.floats
                 )
-            sizes.append(int(4 * (_COPIES * learned + targets + work)))
+            copies = (_DAMPED if one._damped else _COPIES) + every
+            sizes.append(int(4 * (copies * learned + targets + work)))
             if one._chooses(train):
                 sizes[-1] = max(sizes[-1] + _WITHOUT * train.nnz, _SPLITTING * train.nnz)
     return sizes
