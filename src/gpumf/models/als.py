@@ -42,12 +42,12 @@ _MAX_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
-_UNOBSERVED = 16  # times what the rated pairs weigh, all others together: the default of implicit feedback
 _HEAVIEST = 4  # times the mean rating, at the most, a pair without a rating
-_SHRINKAGES = 0.22, 0.16, 0.11  # of the weight of a mean user's ratings, that user's lambda by default
-_SHRINKAGE = 0.22  # where nothing is held out
+_SHARES = 16, 0.22
+"""Of the weight of the rated pairs, what all others weigh together; and of that of a mean user's ratings, lambda_u."""
+_SHRINKAGES, _HEAVIER = (0.22, 0.16, 0.11), 4  # tried in the place of the second one, and times the first one
 _FEWEST, _MOST = 10_000, 5_000_000  # ratings of which some are held out
-_HELD, _FIRST, _FURTHER = 0.1, 6, 3  # the share of these, and epochs of the first and of each other shrinkage
+_HELD, _FIRST, _FURTHER = 0.1, 6, 3  # the share of these, and epochs of the first and of each other trial
 _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
 DAMPED = 1.0
 """`regularization` with damped biases."""
@@ -333,7 +333,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         out. With fewer than 10,000 or more than 5,000,000 ratings, or several workers, it is 0.22
     alpha : > 0, confidence that a rating of 1 adds. With the defaults of the other parameters, of little effect
     unobserved_weight : w0 > 0, of a pair without a rating; by default such that all pairs weigh 16 times what the
-        ratings do, and no more than four mean ratings. Lists depend on it and on lambda_u more than on all else
+        ratings do, and no more than four mean ratings. Where `fit` chooses lambda it tries 64 times, 256 times and so
+        on too, as long as held-out lists become better. Lists depend on w0 and on lambda_u more than on all else
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
@@ -356,7 +357,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     """
 
     _of_training: dict[str, float] | None = None  # lambda and w0, given or by default
-    _shrinkage = _SHRINKAGE
+    _shares: tuple[float, float] = _SHARES
     _solvers: ClassVar = {
         "parallel": ImplicitParallel,
         "dense": Dense,
@@ -430,31 +431,43 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         return self.regularization is None and _FEWEST <= train.nnz <= _MOST
 
     def _find_defaults(self, train):
-        self._shrinkage = self._best_shrinkage(train.on_host()) if self._chooses(train) else _SHRINKAGE
+        self._shares = self._best_shares(train.on_host()) if self._chooses(train) else _SHARES
 
-    def _best_shrinkage(self, train):
+    def _best_shares(self, train):
         known, held = train.split(_HELD, seed=self.seed)
         held = held.select(held.values > 0)
         if not held.nnz:
-            return _SHRINKAGE
-        model, found = type(self)(**self.get_params() | {"regularization": 1.0}), []
-        for shrinkage in _SHRINKAGES:  # each goes on from the last
-            model.regularization = self._defaults_for(known, shrinkage)["regularization"]
-            model.fit(known, _FURTHER if found else _FIRST, warm_start=bool(found))
-            found.append(model.evaluate_ranking(held)["ndcg"])
-        return _SHRINKAGES[int(np.argmax(found))]
+            return _SHARES
+        model, found = type(self)(**self.get_params() | {"regularization": 1.0}), {}
 
-    def _defaults_for(self, train, shrinkage=None):
+        def judged(weight, shrinkage):
+            """NDCG of lists; each trial goes on from the last."""
+            of_known = self._defaults_for(known, (weight, shrinkage))
+            model.regularization, model.unobserved_weight = of_known["regularization"], of_known["unobserved_weight"]
+            model.fit(known, _FURTHER if found else _FIRST, warm_start=bool(found))
+            found[weight, shrinkage] = model.evaluate_ranking(held)["ndcg"]
+            return found[weight, shrinkage]
+
+        weight, shrinkage = max([(_SHARES[0], one) for one in _SHRINKAGES], key=lambda shares: judged(*shares))
+        density = known.nnz / known.n_users / known.n_items
+        while self.unobserved_weight is None and weight * density < _HEAVIEST:
+            if judged(_HEAVIER * weight, shrinkage) <= found[weight, shrinkage]:
+                break
+            weight *= _HEAVIER
+        return weight, shrinkage
+
+    def _defaults_for(self, train, shares=None):
         """Lambda and w0 for a training set, or for what several workers know of theirs, unless they were given."""
         lowest, _ = train.bounds
         disliked = lowest < 0 and hasattr(train, "values")
         mean = float(abs(train.values).mean(dtype=np.float64)) if disliked else abs(train.mean)
         mean, of_user = self.alpha * (mean or 1.0), train.nnz / train.n_users
-        weight = self.unobserved_weight or mean * min(_UNOBSERVED * of_user / train.n_items, _HEAVIEST)
+        others, shrinkage = shares or self._shares
+        weight = self.unobserved_weight or mean * min(others * of_user / train.n_items, _HEAVIEST)
         pairs = of_user + weight * train.n_items
         with np.errstate(over="ignore"):  # `ridges` tells
             scale = np.float64(pairs) ** self.regularization_exponent
-        ridge = self.regularization or float((shrinkage or self._shrinkage) * mean * of_user / scale)
+        ridge = self.regularization or float(shrinkage * mean * of_user / scale)
         return {"regularization": ridge, "unobserved_weight": weight}
 
     def _problem(self, train, arrays):

@@ -1,9 +1,9 @@
 """What a first user gets: models without a parameter beside damped biases, and beside what a search finds.
 
 A tenth of the ratings is the test set, another tenth of the others is held out. Models are searched over GRID by the
-held-out error, ImplicitALS by held-out NDCG; the parameters found are trained on all training ratings. The strength
-of the regularization of ALS and SGD was chosen on these data sets: `left_out` chooses it again on all of them but
-one, which it judges it on. Lists of ImplicitALS stand beside those of the most popular items.
+held-out error, ImplicitALS by held-out NDCG; the parameters found are trained on all training ratings. The rules of
+the defaults were chosen on these data sets: `left_out` chooses each again on all of them but one, which it judges it
+on. Lists of ImplicitALS stand beside those of the most popular items.
 """
 
 import json
@@ -26,8 +26,12 @@ _WIDTHS = [{"factors": factors, "regularization": value} for factors in (8, 32) 
 _LEARNED = [{"biases": True, "regularization": value} for value in (0.05, 0.1, 0.2)]
 _SLOW = {"factors": 128, "biases": True, "learning_rate": 0.01, "init_std": 0.003}
 _LONG = [_SLOW | {"regularization": value, "epochs": epochs} for value in (0.05, 0.07, 0.1) for epochs in (30, 45)]
-_SHARES = [{"weight": weight, "shrinkage": value} for weight in (4, 8, 16, 32) for value in (0.1, 0.15, 0.2, 0.3)]
+_SHRINKAGES = [(0.16, 0.11, 0.08), (0.22, 0.16, 0.11), (0.3, 0.22, 0.16)]
+_SHARES = [
+    {"weight": 2**power, "shrinkage": value} for power in range(2, 9) for value in sorted({*sum(_SHRINKAGES, ())})
+]
 GRID = {"ALS": STRENGTHS + _WIDTHS + _LEARNED, "SGD": STRENGTHS + _WIDTHS + _LONG, "ImplicitALS": _SHARES}
+TRIED = {"ALS": STRENGTHS, "SGD": STRENGTHS, "ImplicitALS": _SHARES}
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
 
 PROFILES = {
@@ -55,8 +59,8 @@ def run(data, grid, epochs, repeats):
                 for model, tried in grid.items():
                     judged = [_fitted(model, inner, held_out, epochs, "held out", **one) for one in tried]
                     rows += [of | row for row in judged]
-                    if model in MODELS:
-                        rows += [of | _fitted(model, train, test, epochs, "tried", **one) for one in STRENGTHS]
+                    again = [one for one in TRIED[model] if one in tried]
+                    rows += [of | _fitted(model, train, test, epochs, "tried", **one) for one in again]
                     values = [row["value"] for row in judged]
                     found[model] = tried[int((np.argmin if model in MODELS else np.argmax)(values))]
             rows += [of | _of_biases(train, test, "default"), of | _of_popular(train, test)]
@@ -85,7 +89,9 @@ def _fitted(model, train, judge, usual, variant, seed=0, epochs=None, **paramete
 def scaled(train, weight, shrinkage):
     """Return parameters of ImplicitALS: all pairs weigh `weight` times what the ratings do; see its defaults."""
     mean, of_user = float(train.mean), train.nnz / train.n_users
-    unobserved = weight * mean * of_user / train.n_items
+    if train.bounds[0] < 0:
+        mean = float(abs(train.values).mean(dtype=np.float64))
+    unobserved = mean * min(weight * of_user / train.n_items, 4)
     ridge = shrinkage * mean * of_user / (of_user + unobserved * train.n_items)
     return {"unobserved_weight": unobserved, "regularization": ridge}
 
@@ -151,18 +157,52 @@ def shown_lists(frame):
     return lists(frame).rename(columns=names, index=style.data_name).rename_axis(index=None, columns=None).round(4)
 
 
+def _climbed(start, shrinkages):
+    """A rule of ImplicitALS: by held-out NDCG the best shrinkage, then weights 4 times as large while lists improve."""
+
+    def found(held):
+        def judged(weight):
+            return held.get(json.dumps({"weight": weight, "shrinkage": shrinkage}), 0)
+
+        weight = start
+        shrinkage = max(shrinkages, key=lambda one: held[json.dumps({"weight": start, "shrinkage": one})])
+        while judged(4 * weight) > judged(weight):
+            weight *= 4
+        return json.dumps({"weight": weight, "shrinkage": shrinkage})
+
+    return found
+
+
+_RULES = {json.dumps(one): lambda held, one=one: json.dumps(one) for one in STRENGTHS}
+RULES = {"ALS": _RULES, "SGD": _RULES}
+RULES["ImplicitALS"] = {f"{n}, {values}": _climbed(n, values) for n in (8, 16, 32) for values in _SHRINKAGES}
+
+
 def left_out(frame):
-    """Return, by model and data set left out, the strength that the others choose and its test error over biases'."""
-    rows = frame[(frame.metric == "rmse") & (frame.repeat == 0)]
-    biases = rows[rows.model == "biases"].set_index(["variant", "data"]).value
-    strengths, found = [json.dumps(one) for one in STRENGTHS], []
-    for model, own in rows[rows.x_parameters.isin(strengths)].groupby("model"):
-        held, test = (
-            own[own.variant == variant].pivot_table(index="x_parameters", columns="data", values="value")
+    """Return, by model and data set left out, the rule that is best for the others in the worst case, and its ratio.
+
+    `over_search` is the test error, or NDCG, of what the rule chooses over that of what the search finds, in the first
+    split.
+    """
+    first, found = frame[frame.repeat == 0], []
+    searched = first[first.variant == "searched"].set_index(["model", "data"]).value
+    for model, rules in RULES.items():
+        held, tried = (
+            first[(first.model == model) & (first.variant == variant)].set_index(["data", "x_parameters"]).value
             for variant in ("held out", "tried")
         )
-        for data in held.columns:
-            others = (held / biases["held out"])[held.columns.drop(data)].mean(axis=1)
-            chosen = others.idxmin() if others.notna().any() else strengths[2]
-            found.append((model, data, chosen, test.loc[chosen, data] / biases["default", data]))
-    return pd.DataFrame(found, columns=["model", "data", "parameters", "over_biases"]).set_index(["model", "data"])
+        ratios = pd.DataFrame({
+            data: {name: tried[data, rule(held[data])] / searched[model, data] for name, rule in rules.items()}
+            for data in tried.index.unique("data")
+        })  # fmt: skip
+        losses = (ratios if model in MODELS else 1 / ratios).fillna(np.inf)  # of what diverged
+        for data in ratios:
+            rule = losses.drop(columns=data).max(axis=1).idxmin()
+            found.append((model, data, rule, ratios.at[rule, data]))
+    return pd.DataFrame(found, columns=["model", "data", "rule", "over_search"]).set_index(["model", "data"])
+
+
+def shown_left_out(frame):
+    """Return the ratios of `left_out` as a table to be shown."""
+    table = left_out(frame).over_search.unstack("data")
+    return table.rename(columns=style.data_name).rename_axis(index=None, columns=None).round(4)

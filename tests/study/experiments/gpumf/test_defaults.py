@@ -11,29 +11,47 @@ from gpumf.ratings import Ratings
 from gpumf_study.experiments.gpumf import defaults
 
 
-def frame_of(errors):
-    """errors: dict (data, variant, index of STRENGTHS) -> error of ALS; of biases 1.0."""
+def frame_of(values, model="ALS"):
+    """values: dict (data, variant, parameters) -> error or NDCG; searched 1.0, and biases 1.0."""
     rows = [("biases", data, kind, "{}", 1.0) for data in "abc" for kind in ("default", "held out")]
-    rows += [
-        ("ALS", data, kind, json.dumps(defaults.STRENGTHS[k]), value) for (data, kind, k), value in errors.items()
-    ]
+    rows += [(model, data, kind, json.dumps(given), value) for (data, kind, given), value in values]
+    for name in defaults.RULES:
+        rows += [(name, data, "searched", "{}", 1.0) for data in "abc"]
     rows += [("ALS", data, "default", "{}", 0.9) for data in "abc"]
     frame = pd.DataFrame(rows, columns=["model", "data", "variant", "x_parameters", "value"])
     return frame.assign(metric="rmse", repeat=0)
 
 
-def test_a_strength_is_chosen_by_the_other_sets():
-    errors = {(data, "held out", k): 0.9 + 0.01 * k for data in "ab" for k in (0, 1)}
-    errors |= {("c", "held out", k): 0.9 - 0.05 * k for k in (0, 1)}
-    errors |= {(data, "tried", k): 0.8 + 0.1 * k for data in "abc" for k in (0, 1)}
-    found = defaults.left_out(frame_of(errors)).loc["ALS"]
+def test_a_strength_is_chosen_by_the_worst_of_the_other_sets():
+    errors = {"a": (1.0, 1.01), "b": (1.02, 1.01), "c": (1.1, 1.02)}
+    values = [
+        ((data, kind, strength), value)
+        for kind in ("held out", "tried")
+        for data, of_data in errors.items()
+        for strength, value in zip(defaults.STRENGTHS, [*of_data, 2, 2, np.nan], strict=True)
+    ]
+    found = defaults.left_out(frame_of(values)).loc["ALS"]
     first, second = map(json.dumps, defaults.STRENGTHS[:2])
-    assert found.parameters.to_dict() == {"a": second, "b": second, "c": first}
-    assert found.over_biases.to_dict() == pytest.approx({"a": 0.9, "b": 0.9, "c": 0.8})
+    assert found.rule.to_dict() == {"a": second, "b": second, "c": second}
+    assert found.over_search.to_dict() == {"a": 1.01, "b": 1.01, "c": 1.02}
+    changed = [((data, *of), 0.9 if data == "c" else value) for (data, *of), value in values]
+    assert defaults.left_out(frame_of(changed)).rule["ALS", "b"] == first
+
+
+def test_the_weight_of_a_rule_grows_while_lists_improve():
+    def ndcg(weight, shrinkage):
+        return 1 - abs(np.log2(weight / 64)) / 10 - abs(shrinkage - 0.16)
+
+    values = [
+        ((data, kind, one), ndcg(**one)) for data in "abc" for kind in ("held out", "tried") for one in defaults._SHARES
+    ]
+    found = defaults.left_out(frame_of(values, "ImplicitALS")).loc["ImplicitALS"]
+    assert set(found.rule) == {"16, (0.16, 0.11, 0.08)"}
+    assert found.over_search.tolist() == [1.0] * 3
 
 
 def test_errors_are_over_those_of_damped_biases():
-    assert defaults.ratios(frame_of({})).loc[("ALS", "default")].to_dict() == {"a": 0.9, "b": 0.9, "c": 0.9}
+    assert defaults.ratios(frame_of([])).loc[("ALS", "default")].to_dict() == {"a": 0.9, "b": 0.9, "c": 0.9}
 
 
 def test_damped_biases_are_between_zero_and_those_that_made_the_ratings():
