@@ -42,16 +42,43 @@ _MAX_EXACT = 16
 """Columns with which the exact solution for explicit ratings takes the CPU less time than three steps of conjugate
 gradient: the sums are 16 registers. Measured by experiments/gpumf/als_implicit_cpu.py."""
 
+_SHARES = 16.0, 0.55
+"""Of what the ratings weigh, what all other pairs weigh; and lambda_u of a mean user over the root of its others."""
 _HEAVIEST = 4  # times the mean rating, at the most, a pair without a rating
-_SHARES = 16, 0.22
-"""Of the weight of the rated pairs, what all others weigh together; and of that of a mean user's ratings, lambda_u."""
-_SHRINKAGES, _HEAVIER = (0.22, 0.16, 0.11), 4  # tried in the place of the second one, and times the first one
+_STEPS = (1, 2**0.5), (16, 1)  # by which `fit` changes them, as long as lists become better
 _FEWEST, _MOST = 10_000, 5_000_000  # ratings of which some are held out
-_HELD, _FIRST, _FURTHER = 0.1, 6, 3  # the share of these, and epochs of the first and of each other trial
+_HELD, _TRIALS, _FIRST, _FURTHER = 0.1, 7, 6, 3  # the share of these; trials at most; epochs of the first and others
+_GAIN = 1.005  # times the NDCG before, from which on it counts as better: less may be chance
 _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
 DAMPED = 1.0
 """`regularization` with damped biases."""
 _WEIGHTED = 0.15  # and without them
+
+
+def best_shares(judged, start, steps=_STEPS, heaviest=np.inf):
+    """Return shares of weights, see `_SHARES`, from which no step leads to clearly better lists.
+
+    judged : function of shares, its NDCG
+    start : tuple of two floats
+    steps : by which both are multiplied or divided, one step after the other
+    heaviest : float, of the first share
+    """
+    found = {start: judged(start)}
+    best = start
+    for step in steps:
+        before = best
+        for sign in (1, -1):
+            while len(found) < _TRIALS:
+                further = best[0] * step[0] ** sign, best[1] * step[1] ** sign
+                if further[0] > heaviest:
+                    break
+                found[further] = judged(further)
+                if found[further] <= _GAIN * found[best]:
+                    break
+                best = further
+            if best != before:
+                break
+    return best
 
 
 class _LeastSquares(_Base):
@@ -327,14 +354,15 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     ----------
     factors : int from 1, as many as fit the memory; above 256 on a GPU, and above 300 on the CPU, for the solvers
         `dense_cuda` and `dense` alone
-    regularization : lambda > 0, in squared factor units. By default `fit` chooses it, in about the time of a training
-        of 20 epochs: such that lambda_u of a user with the mean number of training ratings is 0.22, 0.16 or 0.11
-        times what these weigh, n alpha |r| with the mean |r|, by NDCG@10 on a tenth of the ratings that is held
-        out. With fewer than 10,000 or more than 5,000,000 ratings, or several workers, it is 0.22
+    regularization : lambda > 0, in squared factor units. By default such that lambda_u of a mean user is s alpha |r|
+        sqrt(m w0 / (alpha |r|)), with the mean |r|: as the noise of its pairs, it grows with the root of what they
+        weigh. `fit` chooses s, from 0.55 on in steps of sqrt(2), by NDCG@10 on a tenth of the ratings that is held
+        out, in about the time of a training of 20 to 40 epochs. With fewer than 10,000 or more than 5,000,000
+        ratings, or several workers, it is 0.55
     alpha : > 0, confidence that a rating of 1 adds. With the defaults of the other parameters, of little effect
     unobserved_weight : w0 > 0, of a pair without a rating; by default such that all pairs weigh 16 times what the
-        ratings do, and no more than four mean ratings. Where `fit` chooses lambda it tries 64 times, 256 times and so
-        on too, as long as held-out lists become better. Lists depend on w0 and on lambda_u more than on all else
+        ratings do, and no more than four mean ratings. Where `fit` chooses s it tries 16 times more and less too.
+        Lists depend on w0 and on lambda_u more than on all else
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
@@ -438,23 +466,18 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         held = held.select(held.values > 0)
         if not held.nnz:
             return _SHARES
-        model, found = type(self)(**self.get_params() | {"regularization": 1.0}), {}
+        model = type(self)(**self.get_params() | {"regularization": 1.0})
 
-        def judged(weight, shrinkage):
+        def judged(shares):
             """NDCG of lists; each trial goes on from the last."""
-            of_known = self._defaults_for(known, (weight, shrinkage))
+            of_known, more = self._defaults_for(known, shares), model.history is not None
             model.regularization, model.unobserved_weight = of_known["regularization"], of_known["unobserved_weight"]
-            model.fit(known, _FURTHER if found else _FIRST, warm_start=bool(found))
-            found[weight, shrinkage] = model.evaluate_ranking(held)["ndcg"]
-            return found[weight, shrinkage]
+            model.fit(known, _FURTHER if more else _FIRST, warm_start=more)
+            return model.evaluate_ranking(held)["ndcg"]
 
-        weight, shrinkage = max([(_SHARES[0], one) for one in _SHRINKAGES], key=lambda shares: judged(*shares))
-        density = known.nnz / known.n_users / known.n_items
-        while self.unobserved_weight is None and weight * density < _HEAVIEST:
-            if judged(_HEAVIER * weight, shrinkage) <= found[weight, shrinkage]:
-                break
-            weight *= _HEAVIER
-        return weight, shrinkage
+        heaviest = _HEAVIEST * known.n_users * known.n_items / known.nnz
+        steps = _STEPS if self.unobserved_weight is None else _STEPS[:1]
+        return best_shares(judged, (min(_SHARES[0], heaviest), _SHARES[1]), steps, heaviest)
 
     def _defaults_for(self, train, shares=None):
         """Lambda and w0 for a training set, or for what several workers know of theirs, unless they were given."""
@@ -462,12 +485,12 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         disliked = lowest < 0 and hasattr(train, "values")
         mean = float(abs(train.values).mean(dtype=np.float64)) if disliked else abs(train.mean)
         mean, of_user = self.alpha * (mean or 1.0), train.nnz / train.n_users
-        others, shrinkage = shares or self._shares
+        others, strength = shares or self._shares
         weight = self.unobserved_weight or mean * min(others * of_user / train.n_items, _HEAVIEST)
         pairs = of_user + weight * train.n_items
         with np.errstate(over="ignore"):  # `ridges` tells
             scale = np.float64(pairs) ** self.regularization_exponent
-        ridge = self.regularization or float(shrinkage * mean * of_user / scale)
+        ridge = self.regularization or float(strength * np.sqrt(mean * weight * train.n_items) / scale)
         return {"regularization": ridge, "unobserved_weight": weight}
 
     def _problem(self, train, arrays):

@@ -153,7 +153,7 @@ def test_an_exponent_beyond_the_range_of_float32_is_refused():
 
 
 def test_defaults_depend_on_the_ratings_and_not_on_their_scale():
-    """All pairs weigh 16 times what the ratings do, or four ratings each; lambda_u is 0.22 of a user's ratings."""
+    """All pairs weigh 16 times what the ratings do, or four ratings each; lambda_u is 0.55 of the root of that."""
     ratings, found = blocks(), []
     for scale in (1, 20):
         scaled = replace(ratings, values=ratings.values * scale)
@@ -161,35 +161,58 @@ def test_defaults_depend_on_the_ratings_and_not_on_their_scale():
         hyper, mean, of_user = model.hyperparameters, scaled.mean, ratings.nnz / 80
         assert hyper.unobserved_weight == pytest.approx(min(16 * mean * of_user / 60, 4 * mean))
         ridge = hyper.regularization * (of_user + hyper.unobserved_weight * 60)
-        assert ridge == pytest.approx(0.22 * mean * of_user)
+        assert ridge == pytest.approx(0.55 * (mean * hyper.unobserved_weight * 60) ** 0.5)
         found.append(model.recommend(np.arange(80), k=5)[0])
     assert (found[0] == found[1]).mean() > 0.9
     plain = ImplicitALS(8, 0.3, regularization_exponent=0.0, device="cpu").fit(ratings, 1)
     assert plain.hyperparameters.regularization == 0.3 and plain.regularization == 0.3
 
 
-@pytest.mark.parametrize("best", range(3))
-def test_held_out_ratings_choose_the_regularization(best, monkeypatch):
-    """By their NDCG, each with its own; who says it, or trains no epoch, has nothing held out."""
+@pytest.mark.parametrize("weights", [-1, 0, 1])
+@pytest.mark.parametrize("strengths", [-2, 0, 1])
+def test_shares_are_the_best_that_steps_lead_to(weights, strengths):
+    def judged(shares):
+        places = np.log2(np.divide(shares, als._SHARES)) / (4, 0.5)
+        tried.append(tuple(np.round(places).astype(int)))
+        return np.exp(-0.1 * abs(places - (weights, strengths)).sum())
+
+    tried = []
+    found = als.best_shares(judged, als._SHARES)
+    assert found == pytest.approx((16 * 16.0**weights, 0.55 * 2 ** (strengths / 2)))
+    assert len(set(tried)) == len(tried) <= als._TRIALS
+    bounded = als.best_shares(judged, als._SHARES, heaviest=100)
+    assert bounded == pytest.approx((16 * 16.0 ** min(weights, 0), 0.55 * 2 ** (strengths / 2)))
+
+
+def test_shares_stay_where_lists_are_hardly_better():
+    assert als.best_shares(lambda shares: 1 + 0.004 * (shares != als._SHARES), als._SHARES) == als._SHARES
+    assert als.best_shares(lambda shares: 0.0, als._SHARES) == als._SHARES
+
+
+@pytest.mark.parametrize("given", [None, 3.0])
+def test_held_out_ratings_choose_the_defaults(given, monkeypatch):
+    """By their NDCG, each with its own; who says lambda, or trains no epoch, has nothing held out."""
     monkeypatch.setattr(als, "_FEWEST", 1)
     ratings, judged = blocks(), []
 
     def judge(model, held):
         known = model._training
         assert known.nnz + held.nnz == ratings.nnz and held.nnz == round(0.1 * ratings.nnz)
-        judged.append(model.regularization)
-        return {"ndcg": float(len(judged) == best + 1)}
+        judged.append((model.unobserved_weight, model.regularization))
+        return {"ndcg": float(len(judged))}  # the longer, the better
 
     monkeypatch.setattr(ImplicitALS, "evaluate_ranking", judge)
-    model = ImplicitALS(8, device="cpu").fit(ratings, 2)
-    weight = ratings.mean * ratings.nnz / 80
-    ridge = model.hyperparameters.regularization * (ratings.nnz / 80 + model.hyperparameters.unobserved_weight * 60)
-    assert ridge == pytest.approx((0.22, 0.16, 0.11)[best] * weight)
-    assert judged == sorted(judged, reverse=True) and len(judged) == 3 and model.epoch == 2
-    plain = ImplicitALS(8, model.hyperparameters.regularization, device="cpu").fit(ratings, 2)
-    assert np.array_equal(plain.user_factors, model.user_factors)
+    model = ImplicitALS(8, unobserved_weight=given, device="cpu").fit(ratings, 2)
+    assert len(judged) == len(set(judged)) == als._TRIALS and model.epoch == 2
+    assert all(weight == given for weight, _ in judged) or given is None
+    hyper = model.hyperparameters
+    strength = 0.55 * 2 ** ((als._TRIALS - 1) / 2)
+    ridge = hyper.regularization * (ratings.nnz / 80 + hyper.unobserved_weight * 60)
+    assert ridge == pytest.approx(strength * (ratings.mean * hyper.unobserved_weight * 60) ** 0.5)
+    found = {"regularization": hyper.regularization, "unobserved_weight": hyper.unobserved_weight}
+    assert np.array_equal(ImplicitALS(8, **found, device="cpu").fit(ratings, 2).user_factors, model.user_factors)
     ImplicitALS(8, device="cpu").fit(ratings, 0)
-    assert len(judged) == 3
+    assert len(judged) == als._TRIALS
 
 
 def test_dislikes_weigh_as_ratings_do_in_the_defaults():

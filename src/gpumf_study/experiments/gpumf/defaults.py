@@ -7,6 +7,7 @@ on. Lists of ImplicitALS stand beside those of the most popular items.
 """
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from scipy import stats
 from tqdm import tqdm
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf.models.als import best_shares
 from gpumf.models.ranking import METRICS, popular_items
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings
@@ -26,10 +28,8 @@ _WIDTHS = [{"factors": factors, "regularization": value} for factors in (8, 32) 
 _LEARNED = [{"biases": True, "regularization": value} for value in (0.05, 0.1, 0.2)]
 _SLOW = {"factors": 128, "biases": True, "learning_rate": 0.01, "init_std": 0.003}
 _LONG = [_SLOW | {"regularization": value, "epochs": epochs} for value in (0.05, 0.07, 0.1) for epochs in (30, 45)]
-_SHRINKAGES = [(0.16, 0.11, 0.08), (0.22, 0.16, 0.11), (0.3, 0.22, 0.16)]
-_SHARES = [
-    {"weight": 2**power, "shrinkage": value} for power in range(2, 9) for value in sorted({*sum(_SHRINKAGES, ())})
-]
+_WEIGHTS, _STRENGTHS = [1, 4, 16, 64, 256], [0.194, 0.275, 0.389, 0.55, 0.778, 1.1]
+_SHARES = [{"weight": weight, "strength": value} for weight in _WEIGHTS for value in _STRENGTHS]
 GRID = {"ALS": STRENGTHS + _WIDTHS + _LEARNED, "SGD": STRENGTHS + _WIDTHS + _LONG, "ImplicitALS": _SHARES}
 TRIED = {"ALS": STRENGTHS, "SGD": STRENGTHS, "ImplicitALS": _SHARES}
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
@@ -86,13 +86,11 @@ def _fitted(model, train, judge, usual, variant, seed=0, epochs=None, **paramete
     return what | {"metric": "rmse", "value": fitted.score(judge)["rmse"]}
 
 
-def scaled(train, weight, shrinkage):
-    """Return parameters of ImplicitALS: all pairs weigh `weight` times what the ratings do; see its defaults."""
-    mean, of_user = float(train.mean), train.nnz / train.n_users
-    if train.bounds[0] < 0:
-        mean = float(abs(train.values).mean(dtype=np.float64))
-    unobserved = mean * min(weight * of_user / train.n_items, 4)
-    ridge = shrinkage * mean * of_user / (of_user + unobserved * train.n_items)
+def scaled(train, weight, strength):
+    """Return parameters of ImplicitALS by what its defaults vary: see `gpumf.models.als.best_shares`."""
+    mean = float(abs(train.values).mean(dtype=np.float64))
+    of_user, unobserved = train.nnz / train.n_users, mean * min(weight * train.nnz / train.n_users / train.n_items, 4)
+    ridge = strength * (mean * unobserved * train.n_items) ** 0.5 / (of_user + unobserved * train.n_items)
     return {"unobserved_weight": unobserved, "regularization": ridge}
 
 
@@ -157,32 +155,28 @@ def shown_lists(frame):
     return lists(frame).rename(columns=names, index=style.data_name).rename_axis(index=None, columns=None).round(4)
 
 
-def _climbed(start, shrinkages):
-    """A rule of ImplicitALS: by held-out NDCG the best shrinkage, then weights 4 times as large while lists improve."""
+def _from(start):
+    """The rule of ImplicitALS, from these shares on."""
 
-    def found(held):
-        def judged(weight):
-            return held.get(json.dumps({"weight": weight, "shrinkage": shrinkage}), 0)
+    def rule(held):
+        def named(shares):
+            return json.dumps({"weight": int(shares[0]), "strength": round(shares[1], 3)})
 
-        weight = start
-        shrinkage = max(shrinkages, key=lambda one: held[json.dumps({"weight": start, "shrinkage": one})])
-        while judged(4 * weight) > judged(weight):
-            weight *= 4
-        return json.dumps({"weight": weight, "shrinkage": shrinkage})
+        return named(best_shares(lambda shares: held.get(named(shares), 0), start))
 
-    return found
+    return rule
 
 
 _RULES = {json.dumps(one): lambda held, one=one: json.dumps(one) for one in STRENGTHS}
 RULES = {"ALS": _RULES, "SGD": _RULES}
-RULES["ImplicitALS"] = {f"{n}, {values}": _climbed(n, values) for n in (8, 16, 32) for values in _SHRINKAGES}
+RULES["ImplicitALS"] = {f"from {one}": _from(one) for one in product((4, 16, 64), (0.389, 0.55, 0.778))}
 
 
 def left_out(frame):
     """Return, by model and data set left out, the rule that is best for the others in the worst case, and its ratio.
 
-    `over_search` is the test error, or NDCG, of what the rule chooses over that of what the search finds, in the first
-    split.
+    `over_search` is the test error, or NDCG, of what the rule chooses over that of what the search finds, in the
+    first split.
     """
     first, found = frame[frame.repeat == 0], []
     searched = first[first.variant == "searched"].set_index(["model", "data"]).value

@@ -39,14 +39,17 @@ def test_a_strength_is_chosen_by_the_worst_of_the_other_sets():
 
 
 def test_the_weight_of_a_rule_grows_while_lists_improve():
-    def ndcg(weight, shrinkage):
-        return 1 - abs(np.log2(weight / 64)) / 10 - abs(shrinkage - 0.16)
+    def ndcg(weight, strength):
+        return 1 - abs(np.log2(weight / 256)) / 10 - abs(np.log2(strength / 0.55)) / 10
 
     values = [
-        ((data, kind, one), ndcg(**one)) for data in "abc" for kind in ("held out", "tried") for one in defaults._SHARES
+        ((data, kind, one), ndcg(**one))
+        for data in "abc"
+        for kind in ("held out", "tried")
+        for one in defaults._SHARES
     ]
     found = defaults.left_out(frame_of(values, "ImplicitALS")).loc["ImplicitALS"]
-    assert set(found.rule) == {"16, (0.16, 0.11, 0.08)"}
+    assert set(found.rule) == {"from (16, 0.389)"}
     assert found.over_search.tolist() == [1.0] * 3
 
 
@@ -81,6 +84,6 @@ def test_shares_are_those_of_the_defaults_of_implicit_als():
     rng = np.random.default_rng(0)
     train = Ratings(*np.divmod(rng.permutation(8000)[:500], 100), rng.integers(1, 6, 500), 80, 100)
     model = ImplicitALS(4, device="cpu").fit(train, 1)
-    assert defaults.scaled(train, 16, 0.22) == pytest.approx(
+    assert defaults.scaled(train, 16, 0.55) == pytest.approx(
         {name: getattr(model.hyperparameters, name) for name in ("unobserved_weight", "regularization")}
     )
