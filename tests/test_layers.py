@@ -77,7 +77,7 @@ def test_there_are_at_most_three_levels_of_inheritance():
     assert not [kind for kind in own if levels(kind) > 3]
 
 
-@pytest.mark.parametrize(("device", "factors", "most"), [("cpu", 16, 600), ("emulator", 100, 900)])
+@pytest.mark.parametrize(("device", "factors", "most"), [("cpu", 16, 150), ("emulator", 100, 900)])
 def test_a_fit_takes_few_calls(device, factors, most, request):
     """Of one epoch, after a first one: what Python does must not grow unnoticed."""
     if device == "emulator":

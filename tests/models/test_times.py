@@ -131,15 +131,20 @@ def test_a_clock_counts_compiling_apart(monkeypatch):
     monkeypatch.setattr("gpumf._util.jit.seconds", lambda: sum(numba))
     monkeypatch.setattr("gpumf.backends.compile.seconds", lambda: sum(native))
     clock = Clock(device)  # 1
-    with clock.spent_on("preprocess"):  # 2
+    with clock.spent_on("preprocess"):  # 2 to 3
         device.compile_seconds += 0.125
         numba.append(0.0625)
         native.append(0.0625)
-    with clock.spent_on("preprocess"):  # 4 to 5
-        pass
+    clock.spent_on("preprocess")  # 4 to 5
+    clock.spent_on("compile")  # to 6
+    device.compile_seconds += 0.5
+    clock.spent_on()  # to 7
+    device.compile_seconds += 8
+    with pytest.raises(KeyError), clock.spent_on("transfer"):
+        raise KeyError
     clock.add("train", 7.0)
-    assert clock.stop() == Times(preprocess=1.75, train=7.0, compile=0.25, end_to_end=5.0)
-    assert device.waited == 2
+    assert clock.stop() == Times(preprocess=1.75, train=7.0, compile=0.75, end_to_end=8.0)
+    assert device.waited == 3
 
 
 def test_times_add_up(device, sets, monkeypatch, tmp_path):

@@ -56,7 +56,10 @@ class _Late:
         self._made, self._known = {}, {}
 
     def __call__(self, *arguments):
-        kind = _STATE.cached, _STATE.parallel, *_kinds(arguments)
+        kind = [_STATE.cached, _STATE.parallel]
+        for one in arguments:  # told apart in a fraction of the time that `numba.typeof` takes
+            kind.append((one.dtype, one.ndim, one.flags.num) if isinstance(one, np.ndarray) else type(one))
+        kind = tuple(kind)
         if kind not in self._known:
             _again_without_cache(lambda: self._compile(arguments))
             self._known[kind] = self.compiled
@@ -146,17 +149,6 @@ def _again_without_cache(work):
             raise
         _STATE.cached = False
         return work()
-
-
-def _kinds(values):
-    """What tells types of Numba's apart, in a fraction of the time that `numba.typeof` takes."""
-    kinds = []
-    for value in values:
-        if isinstance(value, np.ndarray):
-            kinds.append((value.dtype, value.ndim, value.flags.num))
-        else:
-            kinds.append(_kinds(value) if isinstance(value, tuple) else type(value))
-    return tuple(kinds)
 
 
 def _ordered(value):

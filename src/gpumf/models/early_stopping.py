@@ -56,15 +56,11 @@ class Ending:
                 )
         if patience is not None and keep != "best":
             raise ValueError("patience goes with keep='best', so that the model is that of the best epoch")
-        self._of_lists = of_lists("stop_metric", stop_metric)
+        self._of_lists = None if stop_metric == "rmse" else of_lists("stop_metric", stop_metric)
+        self.judges_lists = self._of_lists is not None  # whether `measured` ranks
         self.keep, self._stop, self._metric = keep, stop, stop_metric
         self._patience = None if patience is None else integer("patience", patience, 1)
         self._best, self._waited = -math.inf, 0
-
-    @property
-    def judges_lists(self) -> bool:
-        """Whether `measured` ranks."""
-        return self._of_lists is not None
 
     def measured(self, rank: Callable[[Ratings, int], Row], validation: Ratings) -> Row:
         """The metric of lists, as a further column of the history, of a model's method that ranks."""

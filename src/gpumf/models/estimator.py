@@ -328,17 +328,16 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 needs = "keep='best'" if keep == "best" else f"stop_metric={stop_metric!r}"
                 raise ValueError(f"{needs} needs a validation set")
             clock, train, validation = self._taken(train, validation)
-            with clock.spent_on("preprocess"):
-                if warm_start:
-                    self._check_warm(train)
-                    known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
-                    self._set_training(train)
-                    arrays = self._continued(train, *known)
-                else:
-                    if epochs:
-                        self._find_defaults(given)
-                    self._set_training(train)
-                    arrays, rows = self._initial(train), []
+            if warm_start:
+                self._check_warm(train)
+                known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
+                self._set_training(train)
+                arrays = self._continued(train, *known)
+            else:
+                if epochs:
+                    self._find_defaults(given)
+                self._set_training(train)
+                arrays, rows = self._initial(train), []
             self._training, self._seen_rows = given, None
             self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
             self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, ending, progress))
@@ -364,21 +363,21 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         return named, train, validation
 
     def _taken(self, train: Ratings, validation: Ratings | None) -> tuple[Clock, Ratings, Ratings | None]:
-        """(clock, train, validation): a clock that runs from now on, and the sets, checked, where they are wanted."""
+        """(clock, train, validation): a clock that runs, now for preprocessing, and the checked sets."""
         there = self._there
         clock = Clock(there)
         check_training(train, validation)
-        if not self._solver_given:
-            self._solver = self.choose(train)
+        if not self._solver_given and (chosen := self.choose(train)) != self._solver:
+            self._solver = chosen
             self._parameters_are_right()  # they were, and nobody assigned this one
         if there:
             there.compile_ahead(self._sources(train, validation is not None))
             # For the history. Its import takes half a second, in which this thread waits for compilers anyway.
             Thread(target=import_module, args=["pandas"], daemon=True).start()
-        with clock.spent_on("transfer"):
-            train, validation = self._placed(train), validation and self._placed(validation)
-        with clock.spent_on("preprocess"):
-            check_finite(train, validation)
+        clock.spent_on("transfer")
+        train, validation = self._placed(train), validation and self._placed(validation)
+        clock.spent_on("preprocess")
+        check_finite(train, validation)
         return clock, train, validation
 
     def _sources(self, train, validates):
@@ -547,50 +546,51 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     def _train(self, clock, train, arrays, rows, epochs, validation, ending, progress):
         """Train from these arrays, with this history so far, and keep what is learned; the ratings as trained on."""
-        with clock.spent_on():
-            self.solver_class.compile(self.hyperparameters)
-            errors, finite = self._watch(validation, rows)
-        with clock.spent_on("preprocess"):
-            train = self._as_trained(train)
-            solver = self.solver_class(self._problem(train, arrays))
-            solver.synchronize()
-
-        def now():
-            return self._whole(solver.arrays(), arrays)
+        name, solver_class = self._solver, self.solver_class
+        clock.spent_on("compile")
+        errors, finite = self._watch(validation, rows)
+        clock.spent_on("preprocess")
+        train = self._as_trained(train)
+        problem = self._problem(train, arrays)
+        solver_class.compile(problem.hyperparameters)
+        solver = solver_class(problem)
+        del problem  # what the solver does not keep of it takes memory
+        solver.synchronize()
+        clock.spent_on()
 
         def done(rows, epoch, seconds, best):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
-            learned = now()
+            learned = self._whole(solver.arrays(), arrays)
             copies = finite.copies(learned)
             rmse, mae = errors(*learned) if errors and copies is not None else (np.nan, np.nan)
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
             row = {"epoch": epoch, "seconds": seconds, "rmse": rmse, "mae": mae}
-            row |= measured(copies, [*rows, row])
+            if ending.judges_lists:
+                row |= measured(copies, [*rows, row])
             if ending.keep == "best" and (best is None or ending.quality(row) > ending.quality(best[1])):
                 best = self._apart(copies), row
-            _LOG.info("%s, %s: %s", type(self).__name__, self.solver, row)
+            _LOG.info("%s, %s: %s", type(self).__name__, name, row)
             return copies, [*rows, row], best
 
         def measured(copies, rows):
-            if not ending.judges_lists:
-                return {}
-            with clock.spent_on():
+            with clock.spent_on("compile"):
                 return ending.measured(self._as_of(copies, rows, clock).evaluate_ranking, validation)
 
         # One assignment an epoch: whenever an interrupt comes, factors and history belong together.
         if rows:
-            learned = now()
+            learned = self._whole(solver.arrays(), arrays)
             newest = finite.copies(learned), rows, None
             if ending.keep == "best":
                 rmse, mae = errors(*learned)  # on this validation set
-                of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae} | measured(newest[0], rows)
+                of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae}
+                of_them |= measured(newest[0], rows) if ending.judges_lists else {}
                 newest = newest[0], rows, (self._apart(newest[0]), of_them)
         else:
             newest = done(rows, 0, 0.0, None)
         first = newest[1][-1]["epoch"]
         try:
-            for epoch in shown(range(first, first + epochs), progress, desc=self.solver, unit="epoch"):
+            for epoch in shown(range(first, first + epochs), progress, desc=name, unit="epoch"):
                 _, rows, best = newest
                 started = time.perf_counter()
                 self._epoch(solver, epoch, rows)
@@ -640,8 +640,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     def _finish(self, clock, arrays, rows, best):
         import pandas as pd
 
-        with clock.spent_on("transfer"):
-            self._set_learned(best[0] if best else self._to_host(arrays))
+        clock.spent_on("transfer")
+        self._set_learned(best[0] if best else self._to_host(arrays))
+        clock.spent_on()
         self.epoch = (best[1] if best else rows[-1])["epoch"]
         history = pd.DataFrame(rows)
         self.times, self.history = clock.stop(), history
@@ -667,7 +668,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     def _set_training(self, train):
         self.mean = train.mean
-        self.scale = _plain(train.scale)
+        self.scale = None if train.scale is None else tuple(np.asarray(train.scale).tolist())
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training = train
         self._keep_ids(train)
@@ -691,6 +692,4 @@ def _getter(cls):
 def _plain(scale):
     """A scale as a tuple of Python's numbers, which a file can hold, or None; DataError where it is none."""
     check_scale(scale, "the model")
-    if scale is None or (type(scale) is tuple and all(type(bound) in (int, float) for bound in scale)):
-        return scale
-    return tuple(np.asarray(scale).tolist())
+    return scale if scale is None else tuple(np.asarray(scale).tolist())

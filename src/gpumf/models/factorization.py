@@ -43,6 +43,7 @@ _MAX_SOLVES = 10
 _FEW = 1 << 24
 """Operations to solve for new users, up to which the CPU takes less time than to start a GPU's solver."""
 
+_SURELY_FREE = 1 << 26  # bytes: whoever lacks so few has other troubles
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
 
@@ -189,7 +190,7 @@ class Factorization(_Base):
         For a mean of 4 and 16 factors that is the thesis's [0, 1) (section 6.2.1), as with init='unit' always. The
         same for every kernel and device. A mean that is not positive, as of ratings counted from theirs, gets factors
         centred on zero. With biases, these are zero, and so are the factors of users and items without a rating: the
-        mean is predicted.
+        mean is predicted. Those of `SGD` with biases are normal with `init_std` around 0.
 
         Returns
         -------
@@ -202,22 +203,20 @@ class Factorization(_Base):
         >>> users.shape, bool(users.min() >= 0), bool(users.max() < 2 * (ratings.mean / 2) ** 0.5)
         ((2, 2), True, True)
         """
-        return self._drawn(train, (0, 0))
+        self._check_parameters()
+        return self._initial(train)
 
     def _drawn(self, train, first):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
-        self._check_parameters()
-        asked, free = 4 * (train.n_users + train.n_items) * self.columns, free_bytes()
-        if self.device != "cuda" and asked > free:
+        asked = 4 * (train.n_users + train.n_items) * self.columns
+        if asked > _SURELY_FREE and self.device != "cuda" and asked > (free := free_bytes()):
             raise backends.out_of_memory(
                 f"the factors of {train.n_users + train.n_items} users and items", asked, free
             )
         key = splitmix64(np.uint64(self.seed))
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors
-        users, items = (
-            self._draw(train, rows, key) for rows, key in zip((train.n_users, train.n_items), keys, strict=True)
-        )
+        users, items = self._draw(train, train.n_users, keys[0]), self._draw(train, train.n_items, keys[1])
         if not self.biases:
             return users, items
         made = with_bias_columns(train, (users, 0), (items, 0), train.device)
@@ -276,10 +275,10 @@ class Factorization(_Base):
             self._standard = Damped(None, None, number("unit", unit, above=0), number("penalty", penalty, least=0))
 
     def _whole(self, arrays, start):
-        if not self._damped:
+        if self._standard is None:
             return arrays
         scale, there = self._scale_of_factors, self._there
-        return tuple(with_biases(*both, scale, there) for both in zip(arrays, start, strict=True))
+        return tuple([with_biases(*both, scale, there) for both in zip(arrays, start, strict=True)])
 
     def _keep_biases(self, standard):
         """Go on in the units of a training before, with the damped biases that the factors have."""
@@ -292,7 +291,7 @@ class Factorization(_Base):
         factors[side][rows, -2 if side == 0 else -1] = row_biases(by, self.mean, fixed, DAMPING[side])[rows]
 
     def _initial(self, train):
-        return self.initial_factors(train)
+        return self._drawn(train, (0, 0))
 
     def _continued(self, train, users_known, items_known):
         """What was learned of who was known before; initial factors of all others."""

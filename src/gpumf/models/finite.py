@@ -32,8 +32,16 @@ class FiniteCheck:
         """
         self._copies.reverse()
         if self._device is None:
-            self._copies[0] = self._copies[0] or [np.empty(array.shape, np.float32) for array in arrays]
-            return self._copies[0] if all(map(_copied, arrays, self._copies[0])) else None
+            self._copies[0] = self._copies[0] or [*map(np.empty_like, arrays)]
+            for array, copy in zip(arrays, self._copies[0], strict=True):
+                if array.size < LEAST:
+                    copy[...] = array
+                    finite = np.isfinite(copy).all()
+                else:
+                    finite = copy_finite(np.ascontiguousarray(array).reshape(-1), copy.reshape(-1))
+                if not finite:
+                    return None
+            return self._copies[0]
         arrays = list(map(self._device.array, arrays))
         if self._copies[0] is None and sum(array.nbytes for array in arrays) <= self._device.free_bytes():
             self._copies[0] = [self._device.empty(array.shape, np.float32) for array in arrays]
@@ -43,11 +51,3 @@ class FiniteCheck:
         if self._device.to_numpy(self._found)[0]:
             return None
         return self._copies[0] or list(map(self._device.to_numpy, arrays))
-
-
-def _copied(array, copy):
-    """Whether an array in main memory, which is copied, is finite."""
-    if array.size < LEAST:
-        copy[...] = array
-        return np.isfinite(copy).all()
-    return copy_finite(np.ascontiguousarray(array).reshape(-1), copy.reshape(-1))

@@ -11,14 +11,19 @@ class Once:
     def __call__(self, make, *of):
         """`make()`, or what it gave the last time that this was called with the same objects, if it was."""
         before, made = self._kept
-        if not _same(of, before):
+        if not (len(of) == len(before) and all(map(is_, of, before))):
             made = make()
             self._kept = of, made
         return made
 
+    def of(self, objects):
+        """Have been made, of nothing, of these objects."""
+        self._kept = objects, None
+
     def was_of(self, of):
         """Whether the last time was with these objects."""
-        return _same(of, self._kept[0])
+        before, _ = self._kept
+        return len(of) == len(before) and all(map(is_, of, before))
 
     def forget(self):
         """Make it again at the next call."""
@@ -26,7 +31,3 @@ class Once:
 
     def __reduce__(self):
         return Once, ()  # an array that comes out of a pickle can be written again
-
-
-def _same(of, before):
-    return len(of) == len(before) and all(map(is_, of, before))

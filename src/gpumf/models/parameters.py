@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABCMeta
 from functools import cache
+from itertools import repeat
 from typing import Any, Self
 
 from gpumf.models.once import Once
 
 
-class Parameters:
+class _Judging(ABCMeta):
+    """Has an object keep what its constructor was given, and count its parameters as judged when that is done."""
+
+    def __call__(cls, *args, **kwargs):
+        self = super().__call__(*args, **kwargs)  # whose errors are better than those of `bind`
+        given = dict(list(_signature(cls).bind(self, *args, **kwargs).arguments.items())[1:])
+        self._given = given | given.pop(_options(cls), {})
+        self._parameters_are_right()
+        return self
+
+
+class Parameters(metaclass=_Judging):
     """Keeps what the constructor was given: `get_params`, `set_params`, and a repr that makes an equal model.
 
     A parameter may be changed later by assigning the attribute of its name. The constructor validates it when it is
@@ -27,12 +40,6 @@ class Parameters:
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls)
         self._resolved, self._parameters_checked = {}, Once()
-        try:
-            bound = _signature(cls).bind(self, *args, **kwargs)
-        except TypeError:  # the constructor says it better
-            return self
-        self._given = dict(list(bound.arguments.items())[1:])
-        self._given |= self._given.pop(_options(cls), {})
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -83,11 +90,11 @@ class Parameters:
             self._parameters_are_right()
 
     def _now(self):
-        return [getattr(self, name, None) for name in parameter_names(type(self))]
+        return [*map(getattr, repeat(self), parameter_names(type(self)), repeat(None))]
 
     def _parameters_are_right(self):
         """Judge the parameters anew only when one is assigned after this."""
-        self._parameters_checked(lambda: None, *self._now())
+        self._parameters_checked.of(self._now())
 
     def _renew(self):
         if assigned := self._assigned():

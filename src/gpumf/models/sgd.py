@@ -277,28 +277,15 @@ class SGD(Factorization, Model):
     def _remedy(self):
         return f"lower learning_rate ({self.learning_rate:g}), or raise regularization"
 
-    def initial_factors(self, train: Ratings) -> tuple[Any, Any]:
-        """As of `Factorization`; with biases, normal with `init_std` around 0.
+    def _initial(self, train):
+        """With biases, normal with `init_std` around 0; damped ones and baseline predictors are there already.
 
-        Damped biases and baseline predictors are there already, others are zero.
-
-        `esgd` and `cu2rec` have some of their own, see `Descent.draw` of theirs.
-
-        Returns
-        -------
-        (user_factors, item_factors) : float32
-
-        >>> from gpumf import SGD
-        >>> from gpumf.ratings import Ratings
-        >>> ratings = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
-        >>> users, items = SGD(2, device="cpu").initial_factors(ratings)
-        >>> users.shape, users[:, -1].tolist()  # what the items' biases meet
-        ((2, 4), [1.0, 1.0])
+        `esgd` and `cu2rec` have factors of their own, see `Descent.draw` of theirs.
         """
         own = None
         if self.biases and not self._damped:
             own = self._solvers[self.solver].draw(self.hyperparameters, train)
-        made = super().initial_factors(train) if own is None else with_bias_columns(train, *own)
+        made = super()._initial(train) if own is None else with_bias_columns(train, *own)
         if self.biases == "baseline":
             xp = train.xp if own is None else np
             for rows, column, biases in zip(made, (-2, -1), baseline_predictors(train.on_host()), strict=True):

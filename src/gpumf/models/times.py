@@ -1,7 +1,6 @@
 """Where the seconds of a training go."""
 
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpumf._util import jit
@@ -32,31 +31,39 @@ class Clock:
     """Adds up the `times` of a training that begins now, on a device of `gpumf.backends` or on the CPU (None)."""
 
     def __init__(self, device):
-        self._device, self._started, self.times = device, time.perf_counter(), Times()
+        self._device, self._phase, self._started, self.times = device, None, time.perf_counter(), Times()
 
-    @contextmanager
     def spent_on(self, phase=None):
-        """Count the seconds of the body, and of what it started on the device; what was compiled counts apart.
+        """Count for a phase what passes from now on, up to the next call or the end of a `with` block.
 
-        phase : a field of `Times`; None where only what was compiled counts
+        What was started on the device belongs to it; what was compiled counts apart.
+
+        phase : a field of `Times`; 'compile' where only what was compiled counts; None where nothing does
         """
-        started, before = time.perf_counter(), self._compiled
-        yield
-        if self._device:
+        if self._phase and self._device:
             self._device.synchronize()
-        compiling = self._compiled - before
-        self.times.compile += compiling
-        if phase:
-            self.add(phase, time.perf_counter() - started - compiling)
+        now, compiled = time.perf_counter(), jit.seconds() + native.seconds()
+        if self._device:
+            compiled += self._device.compile_seconds
+        if self._phase:
+            compiling = compiled - self._before
+            self.times.compile += compiling
+            if self._phase != "compile":
+                vars(self.times)[self._phase] += now - self._since - compiling
+        self._phase, self._since, self._before = phase, now, compiled
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error, *_):
+        if error:
+            self._phase = None
+        self.spent_on()
 
     def add(self, phase, seconds):
         """Count seconds."""
-        setattr(self.times, phase, getattr(self.times, phase) + seconds)
-
-    @property
-    def _compiled(self):
-        on_device = self._device.compile_seconds if self._device else 0.0
-        return on_device + jit.seconds() + native.seconds()
+        vars(self.times)[phase] += seconds
 
     def stop(self):
         """The times, with all that has passed."""

@@ -92,7 +92,8 @@ def check_scale(scale, source="read"):
     numbers = int | float | np.integer | np.floating
     if scale is not None and not (
         _pair(scale)
-        and all(isinstance(bound, numbers) for bound in scale)
+        and isinstance(scale[0], numbers)
+        and isinstance(scale[1], numbers)
         and -np.inf < scale[0] <= scale[1] < np.inf
     ):
         raise DataError(f"{source}: the scale must be (lowest, highest), not {brief(scale)}")

@@ -168,8 +168,8 @@ def left_of_pairs(rows, columns, values, *counted, device=None):
     mean, of_row, of_column, unit = counted
     if device is None:
         left = np.empty(len(values), np.float32)
-        biases = (np.ascontiguousarray(of, np.float32) for of in (of_row, of_column))
-        _left_of_pairs(rows, columns, values, float(mean), *biases, float(unit), left)
+        of_row, of_column = np.ascontiguousarray(of_row, np.float32), np.ascontiguousarray(of_column, np.float32)
+        _left_of_pairs(rows, columns, values, float(mean), of_row, of_column, float(unit), left)
         return left
     left = device.empty(len(values), np.float32)
     given = {"rows": rows, "columns": columns, "values": values, **_counted(counted, device)}

@@ -322,10 +322,11 @@ class Ratings:
 
         *names : of columns; by default all
         """
+        nnz = self.nnz
         for name in {*(names or ("users", "items", "values"))} & vars(self).keys():
             column, positions = vars(self)[name], name != "values"
             try:
-                array(f"{self.name}: {name}", column, np.int32 if positions else np.float32, (self.nnz,))
+                array(f"{self.name}: {name}", column, np.int32 if positions else np.float32, (nnz,))
                 # As unsigned numbers, negative ones are the largest.
                 if positions and column.view(np.uint32).max(initial=0) >= (n := getattr(self, f"n_{name}")):
                     raise ValueError(f"{self.name}: {name} must lie in 0..{n - 1}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -62,7 +63,8 @@ class Hyperparameters:
     @classmethod
     def of(cls, model: object, **given: Any) -> Self:
         """Those of a model, whose attributes have the fields' names, except for what is given."""
-        return cls(**{one.name: getattr(model, one.name) for one in fields(cls) if one.name not in given}, **given)
+        names = [name for name in cls.__dataclass_fields__ if name not in given]
+        return cls(**dict(zip(names, map(getattr, repeat(model), names), strict=True)), **given)
 
 
 class Problem(NamedTuple):

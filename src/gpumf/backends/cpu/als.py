@@ -23,6 +23,7 @@ _ROUNDING = np.float32(2.0**-21)
 _ROWS = "int64 rows+1", "int32 nnz", "float32 nnz"
 
 
+@cache
 def side_update(factors, parallel):
     """Compile side_update(indptr, indices, values, fixed, solved, regularization, weighted).
 

@@ -19,15 +19,12 @@ def takes(*specs, **known):
     Raises TypeError: what is passed is no array, has another dtype or is not contiguous in C order
     Raises ValueError: a dimension differs
     """
-    parsed = [_parsed(spec) for spec in specs]
+    parsed = [(place, *_parsed(spec)) for place, spec in enumerate(specs) if spec]
 
     def decorated(function):
         @wraps(function)
         def checked(*arguments, **named):
-            sizes = dict(known)
-            for place, spec in enumerate(parsed):
-                if spec is not None:
-                    _check(function, place, arguments[place], *spec, sizes)
+            _check(function, arguments, parsed, dict(known))
             return function(*arguments, **named)
 
         return checked
@@ -37,28 +34,28 @@ def takes(*specs, **known):
 
 @cache
 def _parsed(spec):
-    """(dtype, [(name of a dimension, how many more)]) of a spec, or None."""
-    if not spec:
-        return None
+    """(dtype, [(name of a dimension, how many more)]) of a spec."""
     dtype, *dimensions = spec.split()
     pairs = [(name, int(more or 0)) for name, _, more in (one.partition("+") for one in dimensions)]
     return np.dtype(dtype), pairs
 
 
-def _check(function, place, array, dtype, dimensions, sizes):
-    if type(array) is not np.ndarray and not isinstance(array, np.ndarray):
-        raise TypeError(f"{function.__name__}: argument {place} must be an array, not {type(array).__name__}")
-    if array.dtype != dtype or not array.flags.c_contiguous:
-        raise TypeError(
-            f"{function.__name__}: argument {place} must be {dtype}, contiguous in C order, not {array.dtype}"
-            + (", not contiguous" if not array.flags.c_contiguous else "")
-        )
-    shape = array.shape
-    if len(shape) == len(dimensions):
-        for size, (name, more) in zip(shape, dimensions, strict=True):
-            if sizes.setdefault(name, size - more) != size - more:
-                break
-        else:
-            return
-    wanted = ", ".join(f"{sizes.get(name, name)}" + (f" + {more}" if more else "") for name, more in dimensions)
-    raise ValueError(f"{function.__name__}: argument {place} must have the shape ({wanted}), not {shape}")
+def _check(function, arguments, parsed, sizes):
+    for place, dtype, dimensions in parsed:
+        array = arguments[place]
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{function.__name__}: argument {place} must be an array, not {type(array).__name__}")
+        if array.dtype != dtype or not array.flags.c_contiguous:
+            raise TypeError(
+                f"{function.__name__}: argument {place} must be {dtype}, contiguous in C order, not {array.dtype}"
+                + (", not contiguous" if not array.flags.c_contiguous else "")
+            )
+        shape = array.shape
+        differs = len(shape) != len(dimensions)
+        for size, (name, more) in zip(shape, dimensions, strict=False):
+            differs |= sizes.setdefault(name, size - more) != size - more
+        if differs:
+            wanted = (f"{sizes.get(name, name)}" + (f" + {more}" if more else "") for name, more in dimensions)
+            raise ValueError(
+                f"{function.__name__}: argument {place} must have the shape ({', '.join(wanted)}), not {shape}"
+            )
