@@ -313,7 +313,7 @@ ROWS = [
               measured=Stored("implicit_seconds", "seconds", {"model": "implicit", "phase": "train"}),
               over=Stored("implicit_seconds", "seconds", {"solver": "parallel_cg", "phase": "train"}), cpu=True),
     Benchmark("libmf-cpu-x", "SGD: end-to-end speed-up over LIBMF 0.9.2, no larger RMSE", NETFLIX, 128,
-              "ordered_parallel", "x", higher=True, measured=_libmf("LIBMF"), over=_libmf("gpumf, all cores"),
+              "ordered_parallel", "x", higher=True, measured=_libmf("LIBMF"), over=_libmf("gpumf, CPU"),
               cpu=True),
     Benchmark("cumf-als-x", "ALS: speed-up over cuMF_ALS on the same GPU", NETFLIX, 100, "", "x", higher=True),
     Benchmark("cumf-sgd-x", "SGD: speed-up over CuMF_SGD on the same GPU", NETFLIX, 128, "", "x", higher=True),

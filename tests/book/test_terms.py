@@ -23,8 +23,6 @@ ALLOWED = {
     "book/learn/primer.ipynb: processors": "the primer does so, too",
     "src/gpumf_study: scheme": "the column of SGD's frames that names a solver and its variant",
     "src/gpumf_study: schemes": "the parameter of SGD's experiments that lists them",
-    "src/gpumf_study: all cores": "the name under which results of a CPU with all threads are stored",
-    "src/gpumf_study: one core": "the name under which results of a CPU with one thread are stored",
     "src/gpumf_study: wall seconds": "what LIBMF calls its time",
 }
 

@@ -19,7 +19,7 @@ from gpumf_study.experiments.gpumf import _work, sgd_schemes
 
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
 REFERENCES = ("ALS", "parallel"), ("SGD", "ordered_parallel")
-"""On all cores: the exact solution, and each rating once in an order that loses no update."""
+"""On all threads of a CPU: the exact solution, and each rating once in an order that loses no update."""
 ABOVE = 1.01  # of the larger error at which a reference ends: the error that schemes are timed to
 
 _GPU = [f"{kind} {name}" for kind, model in MODELS.items() for name, at in model.solvers().items() if at == "cuda"]

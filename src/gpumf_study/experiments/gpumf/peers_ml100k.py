@@ -51,7 +51,7 @@ def why_unavailable():
 
 
 def run(data, folds, grids, seeds, repeats):
-    """Choose and judge, fold by fold, on all cores; then time each program alone.
+    """Choose and judge, fold by fold, on all threads; then time each program alone.
 
     folds : int, how many of the five
     grids : for each program a dict of lists of its parameters, all of whose combinations are tried; empty for those
@@ -92,7 +92,7 @@ def in_rows(trainings):
 
 
 def _all(sets, jobs):
-    """The rows of these trainings, each in a process with one core."""
+    """The rows of these trainings, each in a process with one thread."""
     with ProcessPoolExecutor(threads.count(), get_context("spawn"), _take, [sets]) as pool:
         return list(tqdm(pool.map(_of_pool, jobs), total=len(jobs), desc="peers_ml100k", leave=False))
 

@@ -35,7 +35,7 @@ from gpumf.solvers import schedules
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import load_ratings, usable_devices, wall_seconds
 
-PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, all cores", "gpumf, GPU", "gpumf, GPU, one rate"
+PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, CPU", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
     CORES: {"solver": "ordered_parallel", "row_rates": True},
     GPU: {"solver": "fast", "row_rates": True},

@@ -17,9 +17,9 @@ from gpumf_study.experiments import _published, usable_devices
 SCHEMES = {label: (kernel, dict(version.options)) for label, (kernel, version) in SGD.versions().items()}
 
 DRAWN, ONCE_EACH = "sequential", "ordered_parallel"
-"""The references of errors: one core for schemes that draw with replacement, of whose ratings an epoch sees 63 %; for
-those that take each rating once all cores that do, in 32 x 32 blocks, and lose no update. One core, `ordered`, takes
-8 x 8 blocks, so another order: its errors differ a little."""
+"""The references of errors: one thread for solvers that sample with replacement, of which an epoch sees 63 %; all
+threads for those with shuffled epochs, in 32 x 32 blocks, which lose no update. One thread, `ordered`, takes 8 x 8
+blocks, so another order: its errors differ a little."""
 _DRAWING = "sequential", "parallel", "hogwild", "cu2rec"
 
 # Rates of one data set for all schemes. Jester: the thesis's (Figures 6.1 and 6.2), Douban: those of

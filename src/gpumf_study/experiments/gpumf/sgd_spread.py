@@ -1,4 +1,4 @@
-"""How far the races of a scheme take its error: MovieLens 100K, five folds, many seeds, against one core.
+"""How far the races of a scheme take its error: MovieLens 100K, five folds, many seeds, against one thread.
 
 A seed is that of the initial factors and of every order. Schemes whose updates race differ from run to run too, which
 the spread contains. All have the same rates, but `cu2rec`: a rating of each user a step is another weighting of the
@@ -22,7 +22,7 @@ RATES_OF_CU2REC = {
     "regularization": 0.12, "bias_regularization": 0.02, "learning_rate": 0.05, "schedule": schedules.Power(0.02),
 }  # fmt: skip
 
-# One core, and all schemes but those without conflicts, which follow a replay of their order (tests/solvers/sgd).
+# One thread, and all schemes but those without conflicts, which follow a replay of their order (tests/solvers/sgd).
 RACING = ["sequential"] + [
     label
     for label, (kernel, options) in SCHEMES.items()

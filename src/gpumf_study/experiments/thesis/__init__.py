@@ -18,7 +18,7 @@ FIGURES_AND_TABLES = {
     "Figure 6.8": "Active blocks against shared memory",
     "Figure 6.9": "ALS in global memory scales linearly to 12,288 threads",
     "Figure 6.10": "Shared memory is faster; the gap narrows with more threads",
-    "Table 6.3": "Speed-ups over one core",
+    "Table 6.3": "Speed-ups over a single-threaded CPU",
     "Figure 6.11": "Seconds to the threshold, CPU and GPU",
     "Figure 6.12": "Seconds to the threshold on the GPU",
     "Figure 6.13": "The Boltzmann machine gains less a second than ALS and SGD",

@@ -48,7 +48,7 @@ def run(sides, repeats):
         )
         for device, access, transfer, seconds in timings:
             limit = np.nan if transfer in HOSTS else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
-            threads = {"one core": 1, "all cores": cores()}.get(device)
+            threads = {"1 thread": 1, "all threads": cores()}.get(device)
             what = {"task": "cube", "device": "cuda" if device == "gpu" else "cpu", "threads": threads}
             what |= {"variant": access, "x_side": side, "x_transfer": transfer, "x_limit_seconds": limit}
             rows += [what | {"repeat": k, "seconds": s} for k, s in enumerate(seconds)]
@@ -59,7 +59,7 @@ def _cpu_timings(a, repeats):
     result = np.empty_like(a)
     return [
         (device, "coalesced", "resident", machine.seconds_of(lambda cube=cube: cube(a, result), repeats))
-        for device, cube in (("one core", machine.cube_one_core), ("all cores", machine.cube_all_cores))
+        for device, cube in (("1 thread", machine.cube_one_core), ("all threads", machine.cube_all_cores))
     ]
 
 

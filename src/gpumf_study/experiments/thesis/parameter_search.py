@@ -118,7 +118,7 @@ def first_users(ratings, users):
 
 
 def als_kernel():
-    """The thesis's own ALS, which is exact as that of all cores is."""
+    """The thesis's own ALS, which is exact as that of all threads is."""
     return "thesis_shared" if backends.available() else "parallel"
 
 

@@ -83,7 +83,7 @@ def test_ours_has_walls_where_they_are_asked_for_and_rates_of_rows(monkeypatch):
     fitted = []
     monkeypatch.setattr(experiment, "wall_seconds", lambda model, *of: fitted.append(model) or 1.0)
     for timed in (True, False):
-        found = experiment._fitted("gpumf, all cores", 3, train, judge, [1, 2], 0.1, 0.01, 0, timed)
+        found = experiment._fitted("gpumf, CPU", 3, train, judge, [1, 2], 0.1, 0.01, 0, timed)
         assert [row["epoch"] for row in found] == [1, 2] and all(np.isfinite(row["rmse"]) for row in found)
         assert [row["wall"] == 1 for row in found] == [timed, timed]
     assert len(fitted) == 2 and all(model.options["row_rates"] for model in fitted)
