@@ -202,6 +202,10 @@ def _search(model, variant):
     return Stored("search_seconds", "seconds", {"model": model, "variant": variant})
 
 
+def _peer(model, variant):
+    return Stored("search_peers", "seconds", {"model": model, "variant": variant})
+
+
 def _bayesian(data, split):
     where = {"data": data, "x_split": split, "model": "BayesianMF", "metric": "rmse", "epoch": 100}
     return Stored("bayesian", "value", where)
@@ -272,6 +276,13 @@ ROWS = [
     Benchmark("search-ml100k-cpu-x", "Search, ImplicitALS, 200 settings, by halving: speed-up over a loop of fits",
               ML100K, None, "parallel_cg", "x", 3, 6, True, measured=_search("ImplicitALS", "loop of fits"),
               over=_search("ImplicitALS", "halving"), cpu=True),
+    Benchmark("search-surprise-x", "Search, SGD, full grid: speed-up over GridSearchCV of Surprise 1.1.5", ML100K, 32,
+              "ordered_parallel", "x", higher=True, measured=_peer("SGD", "Surprise, GridSearchCV"),
+              over=_peer("SGD", "gpumf, search"), cpu=True),
+    Benchmark("search-implicit-x", "Search, ImplicitALS, full grid: speed-up over GridSearchCV around implicit 0.7.3",
+              ML100K, 32, "parallel_cg", "x", higher=True,
+              measured=_peer("ImplicitALS", "implicit, scikit-learn's GridSearchCV"),
+              over=_peer("ImplicitALS", "gpumf, search"), cpu=True),
     Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "gibbs_cuda", "s", 5,
               measured=Stored("bayesian_seconds", "seconds",
                               {"data": "netflix-synthetic", "repeat": [1, 2, 3, 4, 5], "phase": "train"})),

@@ -13,7 +13,7 @@ IDS = [
     "als-f100-exact-ms", "als-hugewiki-s", "als-streamed-s", "sgd-k128-gups", "fit-als-f100-s",
     "fit-implicit-f64-s", "fit-sgd-k128-s", "recommend-all-s", "fold-in-p99-ms", "compile-cold-s", "import-s",
     "als-ml20m-d2048-s", "als-msd-d8192-s", "als-69m-59m-s", "search-netflix-100-s", "search-ml1m-1000-s",
-    "search-ml1m-cpu-x", "search-ml1m-halving-cpu-x", "search-ml100k-cpu-x",
+    "search-ml1m-cpu-x", "search-ml1m-halving-cpu-x", "search-ml100k-cpu-x", "search-surprise-x", "search-implicit-x",
     "gibbs-netflix-100-s", "gibbs-ml1m-rmse", "ncf-ml1m-hr10",
     "ncf-ml1m-ndcg10", "gowalla-recall20", "gowalla-ndcg20", "gowalla-d1024-recall20",
     "gowalla-d1024-ndcg20", "gowalla-d2048-s", "ml1m-rmse", "ml1m-blend-rmse", "ml100k-rmse", "jester-mae",

@@ -6,7 +6,7 @@ machine, with 128 hidden units and batches of 100 users, gets a few epochs on pa
 
 What the thesis chooses by test ratings is chosen here by a tenth of each training set: held out, it says after how
 many epochs of a run, and with which parameter, the MAE is the least. The test MAE is that of a second run, on the
-whole training set, for so many epochs.
+whole training set, for so many epochs. Each curve of a repeat is one call of `search`.
 
 Hogwild has two parameters. The learning rate, on which more depends, is searched at the published lambda, then lambda
 at the rate that was best on the first training set. The machine is searched twice: as the thesis trains it
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from gpumf import ALS, RBM, SGD, backends
+from gpumf import ALS, RBM, SGD, backends, search
 from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below
@@ -72,8 +72,8 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
     repeats : int, training sets; set k is split off, and its factors initialised, with seed k
 
     Return a DataFrame: rmse and mae of each run on the test set, after as many epochs of the training set as were
-    best, which is `epoch`; x_varied (the parameter of the figure), x_regularization, x_learning_rate, x_epochs
-    (made), x_held_out_mae (the least on held-out ratings)
+    best, which is `epoch`; x_varied (the parameter of the figure), x_regularization, x_learning_rate, x_held_out_mae
+    (the least on held-out ratings)
     """
     rows = []
     for name in data:
@@ -81,27 +81,22 @@ def run(data, sgd_regularization, learning_rate, als_regularization, updates, al
         best_rate = None
         for repeat in tqdm(range(repeats), desc=f"parameter_search {ratings.name}", leave=False):
             sets = _split(ratings, repeat)
-            for value in als_regularization:
-                model = ALS(FACTORS, value, solver=als_kernel(), seed=repeat, **WITHOUT_BIASES)
-                rows.append(_row("regularization", model, sets, als_epochs, ratings.name, repeat))
+            als = ALS(FACTORS, solver=als_kernel(), seed=repeat, **WITHOUT_BIASES)
+            rows += _searched(als, "regularization", als_regularization, sets, als_epochs)
             epochs = int(np.ceil(updates / sets[0].nnz))
             start = _published.value("Figure 6.1", "best regularization", ratings.name) or FIRST_REGULARIZATION
-            what = sets, epochs, ratings.name, repeat
-            first = [_row("learning_rate", _hogwild(start, rate, repeat), *what) for rate in learning_rate]
+            first = _searched(_hogwild(repeat, regularization=start), "learning_rate", learning_rate, sets, epochs)
             if best_rate is None:
                 best_rate = min(first, key=lambda row: row["x_held_out_mae"])["x_learning_rate"]
-            rows += first
-            hogwilds = (_hogwild(value, best_rate, repeat) for value in sgd_regularization)
-            rows += [_row("regularization", model, *what) for model in hogwilds]
-    ratings = load_ratings(rbm["data"])
-    part = first_users(ratings, rbm["users"])
+            hogwild = _hogwild(repeat, learning_rate=best_rate)
+            rows += first + _searched(hogwild, "regularization", sgd_regularization, sets, epochs)
+    part = first_users(load_ratings(rbm["data"]), rbm["users"])
     for repeat in range(repeats):
         sets = _split(part, repeat)
-        for rate in rbm["learning_rate"]:
-            for name, machine in (("RBM", partial(RBM, **RBM_FIXED)), ("RBM, thesis", RBM.thesis)):
-                model = machine(hidden=RBM_HIDDEN, learning_rate=rate, batch=RBM_BATCH, seed=repeat)
-                row = _row("learning_rate", model, sets, rbm["epochs"], ratings.name, repeat)
-                rows.append(row | {"variant": name.partition(", ")[2] or None})
+        for variant, made in ((None, partial(RBM, **RBM_FIXED)), ("thesis", RBM.thesis)):
+            model = made(hidden=RBM_HIDDEN, batch=RBM_BATCH, seed=repeat)
+            found = _searched(model, "learning_rate", rbm["learning_rate"], sets, rbm["epochs"])
+            rows += [row | {"variant": variant} for row in found]
     return errors_of(rows)
 
 
@@ -128,10 +123,9 @@ def _split(ratings, seed):
     return train, test, *train.split(0.1, seed=seed)
 
 
-def _hogwild(regularization, rate, seed):
+def _hogwild(seed, **parameters):
     kernel, threads = ("hogwild", SGD_THREADS) if backends.available() else ("parallel", None)
-    return SGD(FACTORS, regularization, learning_rate=rate, solver=kernel, threads=threads, seed=seed,
-               **WITHOUT_BIASES)  # fmt: skip
+    return SGD(FACTORS, solver=kernel, threads=threads, seed=seed, **parameters, **WITHOUT_BIASES)
 
 
 class OverfittingStop:
@@ -155,17 +149,20 @@ def best_epoch(history):
     return trained.loc[trained.mae.idxmin()] if trained.mae.notna().any() else history.iloc[-1]
 
 
-def _row(varied, model, sets, epochs, data, repeat):
-    """Train twice: to choose the number of epochs, and to judge a model of so many."""
-    train, test, inner, held_out = sets
-    history = trained(model, inner, epochs, held_out).history
-    best = best_epoch(history)
-    judged = trained(model, train, int(best.epoch), test).history.iloc[-1]
-    what = {"data": data, "task": "fit", "model": type(model).__name__, "solver": model.solver,
-            "device": model.device}  # fmt: skip
-    what |= {"repeat": repeat, "epoch": int(best.epoch), "x_varied": varied, "x_epochs": history.epoch.iloc[-1]}
-    what |= {f"x_{key}": getattr(model, key, np.nan) for key in ("regularization", "learning_rate")}
-    return what | {"x_held_out_mae": best.mae, "rmse": judged.rmse, "mae": judged.mae}
+def _searched(model, varied, values, sets, epochs):
+    """A row a value: its epoch is searched on held-out ratings, and a model of so many judged by the test set."""
+    train, test, *inner = sets
+    tried = {"parameters": {varied: values}, "folds": [inner], "metric": "mae", "keep": "best"}
+    found = search(model, ratings=inner[0], epochs=epochs, **tried, n_jobs=1, refit=False)
+    rows = []
+    for value, best in found.results.set_index(varied).loc[values].iterrows():
+        fitted = type(model)(**model.get_params() | {varied: value})
+        judged = trained(fitted, train, int(best.epochs), test).history.iloc[-1]
+        what = {"data": train.name, "task": "fit", "model": type(model).__name__, "solver": fitted.solver}
+        what |= {"device": fitted.device, "repeat": model.seed, "epoch": int(best.epochs), "x_varied": varied}
+        what |= {f"x_{key}": getattr(fitted, key, np.nan) for key in ("regularization", "learning_rate")}
+        rows.append(what | {"x_held_out_mae": best.mae, "rmse": judged.rmse, "mae": judged.mae})
+    return rows
 
 
 def points(frame):
