@@ -208,37 +208,47 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
+// A warp writes the k best of n candidates to the list of user `place`: number j scores score_of(j), enters where
+// open(j), and is item_of(j). shared: k entries for each warp of the block.
+template <class Score, class Open, class Item>
+__device__ void best_of(float* shared, int n, int k, long long place, Score score_of, Open open, Item item_of,
+                        int* items, float* scores) {
+    const int lane = threadIdx.x % 32;
+    Entry* const list = reinterpret_cast<Entry*>(shared) + threadIdx.x / 32 * k;
+    for (int j = lane; j < k; j += 32) list[j] = {lowest(), -1};
+    __syncwarp();
+    float last = lowest();
+    for (int first = 0; first < n; first += 128) {
+        float four[4];
+        bool better = false;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int number = first + 4 * lane + j;
+            four[j] = number < n ? score_of(number) : lowest();
+            better |= four[j] > last;  // NaN never is
+        }
+        if (__any_sync(WARP, better)) last = enter(list, k, four, first, open);
+    }
+    for (int j = lane; j < k; j += 32) {
+        const int number = list[j].item;
+        items[place * k + j] = number < 0 ? -1 : item_of(number);
+        scores[place * k + j] = number < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
+    }
+}
+
 // The best k of each user's lists of all parts of the items, (parts, n_users, k). Grid and block: a warp a user, with k
 // entries of dynamic shared memory each.
 extern "C" __global__ void merge_lists(const int* __restrict__ part_items, const float* __restrict__ part_scores,
                                        int parts, int n_users, int k, int* __restrict__ items,
                                        float* __restrict__ scores) {
     extern __shared__ __align__(16) float shared[];
-    const int lane = threadIdx.x % 32;
     const long long place = blockIdx.x * (long long)(blockDim.x / 32) + threadIdx.x / 32;
     if (place >= n_users) return;
-    Entry* const list = reinterpret_cast<Entry*>(shared) + threadIdx.x / 32 * k;
-    for (int j = lane; j < k; j += 32) list[j] = {lowest(), -1};
-    __syncwarp();
     // Entry j of part p is number p k + j: in ascending order of the items where scores are equal.
     const auto at = [&](int number) { return (number / k * (long long)n_users + place) * k + number % k; };
-    float last = lowest();
-    for (int first = 0; first < parts * k; first += 128) {
-        float four[4];
-        bool better = false;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const int number = first + 4 * lane + j;
-            four[j] = number < parts * k ? part_scores[at(number)] : lowest();  // NaN, where there is none, never enters
-            better |= four[j] > last;
-        }
-        if (__any_sync(WARP, better)) last = enter(list, k, four, first, [](int) { return true; });
-    }
-    for (int j = lane; j < k; j += 32) {
-        const int number = list[j].item;
-        items[place * k + j] = number < 0 ? -1 : part_items[at(number)];
-        scores[place * k + j] = number < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
-    }
+    best_of(
+        shared, parts * k, k, place, [&](int number) { return part_scores[at(number)]; }, [](int) { return true; },
+        [&](int number) { return part_items[at(number)]; }, items, scores);
 }
 
 // As top_items, of given scores (n_users, n_items). Grid and block: a warp a user, with k entries of dynamic shared memory
@@ -249,30 +259,13 @@ extern "C" __global__ void top_scores(const int* __restrict__ users, int n_users
                                       const float* __restrict__ given, int k, int* __restrict__ items,
                                       float* __restrict__ scores) {
     extern __shared__ __align__(16) float shared[];
-    const int lane = threadIdx.x % 32;
     const long long place = blockIdx.x * (long long)(blockDim.x / 32) + threadIdx.x / 32;
     if (place >= n_users) return;
-    Entry* const list = reinterpret_cast<Entry*>(shared) + threadIdx.x / 32 * k;
-    for (int j = lane; j < k; j += 32) list[j] = {lowest(), -1};
-    __syncwarp();
     const long long begin = seen_indptr[users[place]], end = seen_indptr[users[place] + 1];
-    const auto open = [&](int item) { return candidates[item] && !warp_contains(seen_items, begin, end, item); };
-    float last = lowest();
-    for (int first = 0; first < n_items; first += 128) {
-        float four[4];
-        bool better = false;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const int item = first + 4 * lane + j;
-            four[j] = item < n_items ? given[place * n_items + item] : lowest();
-            better |= four[j] > last;
-        }
-        if (__any_sync(WARP, better)) last = enter(list, k, four, first, open);
-    }
-    for (int j = lane; j < k; j += 32) {
-        items[place * k + j] = list[j].item;
-        scores[place * k + j] = list[j].item < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
-    }
+    best_of(
+        shared, n_items, k, place, [&](int item) { return given[place * n_items + item]; },
+        [&](int item) { return candidates[item] && !warp_contains(seen_items, begin, end, item); },
+        [](int item) { return item; }, items, scores);
 }
 
 // The sum over the warp, the same bits on every lane.
