@@ -692,4 +692,6 @@ def _getter(cls):
 def _plain(scale):
     """A scale as a tuple of Python's numbers, which a file can hold, or None; DataError where it is none."""
     check_scale(scale, "the model")
-    return scale if scale is None else tuple(np.asarray(scale).tolist())
+    if scale is None or (type(scale) is tuple and {*map(type, scale)} <= {int, float}):
+        return scale
+    return tuple(np.asarray(scale).tolist())
