@@ -267,6 +267,7 @@ def test_what_fit_ordered_on_the_device_is_not_copied_there_again(launcher, monk
     """And where it would take much of the memory, it is; the lists are the same."""
     train = ragged_ratings(seed=0)
     monkeypatch.setattr(factorization, "_KEPT", kept * 0.5)
+    monkeypatch.setattr(factorization, "_ORDERED_HERE", 0)
     model = ALS(4, device=launcher.name).fit(train, 2)
     made, of = [], DeviceRatings.of
     monkeypatch.setattr(DeviceRatings, "of", lambda *given: made.append(given) or of(*given))

@@ -99,7 +99,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         self._solver_given, self._default_solver = solver is not None, self._solver
         self._resolved = {"seed": self.seed, "device": self.device}
         self.history = self.epoch = None
-        self._state_checked = Once()
+        self._state_checked, self._of_items, self._places_of_items = Once(), Once(), Once()
         self._forget_indexes()
 
     def make_solver(self, train: Ratings, *arrays: np.ndarray, **parts: Any) -> Solver:
@@ -209,7 +209,11 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 if not np.isfinite(one).all():
                     raise ValueError(f"{name} has numbers that are not finite")
             self._finite = tuple(learned)
-        checked(lambda: [one.shape for one in learned], *self._state())
+        self._is_checked()
+
+    def _is_checked(self):
+        """Have `_check_fitted` look again only when something is assigned after this."""
+        self._state_checked(lambda: [one.shape for one in self._learned], *self._state())
 
     def _state(self):
         """What `_check_fitted` looks at, or nothing where some of it is missing."""
@@ -490,7 +494,11 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     @property
     def _item_known(self):
-        return self._item_counts > 0
+        return self._of_items(lambda: self._item_counts > 0, self._item_counts)
+
+    @property
+    def _item_places(self):
+        return self._places_of_items(lambda: np.arange(self._shape[1]), self._item_counts)
 
     def _known_sides(self):
         """(users, items), bool (n_users,) and (n_items,): of whom enough is learned to predict more than the mean."""
@@ -507,6 +515,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         folded.user_ids = users.user_ids if named else None
         rows = self._fold(users)
         folded._set_learned((rows, *self._learned[1:]))
+        folded._state_checked = Once()
+        folded._is_checked()
         return folded
 
     @abstractmethod

@@ -43,6 +43,9 @@ _MAX_SOLVES = 10
 _FEW = 1 << 24
 """Operations to solve for new users, up to which the CPU takes less time than to start a GPU's solver."""
 
+_ORDERED_HERE = 1 << 14
+"""Ratings that are put in order on the CPU in less time than launches take."""
+
 _SURELY_FREE = 1 << 26  # bytes: whoever lacks so few has other troubles
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -105,7 +108,7 @@ class Factorization(_Base):
         self.factors = integer("factors", factors, 1, self._max_factors)
         self.regularization = number("regularization", regularization, least=0)
         self.clip = flag("clip", clip)
-        self._items_there = Once()  # on the device; new users have the same
+        self._items_there, self._known_there = Once(), Once()  # on the device; new users have the same
         self._forget_copies()
         super().__init__(solver=solver, device=device, threads=threads, seed=seed)
 
@@ -363,7 +366,8 @@ class Factorization(_Base):
             return ratings.by_user
 
         def copied():
-            ordered = ratings if "by_user" in vars(ratings) else DeviceRatings.where_they_fit(ratings, there)
+            here = "by_user" in vars(ratings) or ratings.nnz <= _ORDERED_HERE
+            ordered = ratings.on_host() if here else DeviceRatings.where_they_fit(ratings, there)
             return CompressedRows(ordered.by_user.indptr, there.array(ordered.by_user.indices), None)
 
         return self._rows_there(copied, ratings) if ratings is self._training else copied()
@@ -382,6 +386,8 @@ class Factorization(_Base):
                 array.flags.writeable = False  # a change would not be seen in the copy
             users = self._users_there(lambda array=users: there.array(array), users)
             items = self._items_there(lambda array=items: ItemColumns(array, there), items)
+            if candidates is self._item_known:
+                candidates = self._known_there(lambda known=candidates: there.array(known.view(np.uint8)), candidates)
         return ranking_of(users, items, candidates, seen, k, self.device)
 
 

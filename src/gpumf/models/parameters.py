@@ -42,6 +42,11 @@ class Parameters(metaclass=_Judging):
         self._resolved, self._parameters_checked = {}, Once()
         return self
 
+    def __copy__(self):
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name, as they were given, defaults where they were not.
 

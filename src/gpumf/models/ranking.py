@@ -161,7 +161,7 @@ class InBatches(ABC):
     """A `Ranking` by p_u . q_i, some users at a time.
 
     user_factors, item_factors : float32 (n_users, f) and (n_items, f), NumPy arrays or, of a kernel, on its device
-    candidates : bool (n_items,)
+    candidates : bool (n_items,); of a kernel also as bytes on its device
     seen : CompressedRows of the users, or None for nothing seen
     """
 
@@ -276,7 +276,7 @@ class LaunchedRanking(InBatches):
         self._given = {
             "seen_indptr": indptr,
             "seen_items": items,
-            "candidates": device.array(candidates.astype(np.uint8)),
+            "candidates": device.array(candidates.view(np.uint8)),
             "n_items": len(candidates),
         }
 

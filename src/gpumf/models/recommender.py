@@ -49,6 +49,16 @@ class Recommender(_Base):
     _bounds = None  # lowest and highest prediction, where they are clipped
     _scores_predict = True  # whether scores of rankings are predictions, but for offset and bounds
 
+    @property
+    def _item_places(self):
+        """The positions of all items."""
+        return np.arange(self._shape[1])
+
+    @property
+    def _item_known(self):
+        """The items with a training rating, bool (n_items,)."""
+        return self._item_counts > 0
+
     @abstractmethod
     def _scores_at(self, users, items):
         """Predicted ratings before they are clipped, float32, for positions of users and items (broadcast)."""
@@ -211,10 +221,8 @@ class Recommender(_Base):
             items, values = (np.atleast_1d(np.asarray(part)) for part in data)
             if len(items) != len(values):
                 raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
-            ratings, named = (
-                Ratings(np.zeros(len(items)), self._positions(items, "item", ids), values, 1, self._shape[1]),
-                False,
-            )
+            columns = np.zeros(len(items), np.int32), self._positions(items, "item", ids), values
+            ratings, named = Ratings(*columns, 1, self._shape[1], item_ids=self._item_places), False
         else:
             ratings, named = ratings_of(data, "ratings", one_user=True)
             ratings = ratings.on_host()
@@ -237,7 +245,7 @@ class Recommender(_Base):
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
         users, k = np.atleast_1d(places), self._length(k, self._shape[1])
-        limits = self._limits(self._item_counts > 0, places, candidates, filter_items, ids)
+        limits = self._limits(self._item_known, places, candidates, filter_items, ids)
         items, ratings = self._ranking(seen, k, limits).top_items(users, k)
         if self._offset:
             ratings += np.float32(self._offset)
@@ -336,7 +344,7 @@ class Recommender(_Base):
         self._check_shape(test)
         k = self._length(k, self._shape[1])
         chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
-        limits = self._limits(self._item_counts > 0, chosen, candidates, filter_items, ids)
+        limits = self._limits(self._item_known, chosen, candidates, filter_items, ids)
         rows = self._rows(test, k)
         tested = np.flatnonzero(rows.counts[chosen] > 0)
         if not len(tested):

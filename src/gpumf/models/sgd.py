@@ -438,6 +438,7 @@ class SGD(Factorization, Model):
             if shape == old_rows and self.user_ids is None and self.item_ids is None:
                 self.user_ids, self.item_ids = ids  # which plain positions do not say
             self._user_known[: len(known[0])] |= known[0]
+            self._item_counts = self._item_counts.copy()  # who is known was derived from the others
             self._item_counts[: len(counts)] += counts
             self._training = _joined(before, given)
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
