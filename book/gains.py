@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpumf import ALS, RBM, SGD
+from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf.backends import sources
 from gpumf.ratings.synthetic.recipes import RECIPES
 from gpumf_study import results
@@ -30,6 +30,7 @@ VERSIONS = [
     ("als/cumf/cg.cu", "A_HALF=1", "A_HALF=0", "A in FP16: half the bytes"),
     ("als/tensor_core.cu", "cumf_cg_fp16", None, "hermitian.cu and cg.cu, A in FP16 through global memory"),
     ("als/tensor_core.cu", "tensor_core", "cumf_cg_fp16", "tensor cores, and the solve where A is"),
+    ("als/preconditioned_cg.cu", "preconditioned_cg", None, "many factors: products of matrices for all rows"),
     ("sgd/gpusgd.cu", "gpusgd", None, "a thread an update, conflict-free blocks"),
     ("sgd/newgpusgd.cu", "newgpusgd", "gpusgd", "a thread a factor, coalesced"),
     ("sgd/newgpusgd.cu", "newgpusgd, FP64", "newgpusgd", "double precision"),
@@ -135,7 +136,7 @@ def diverged():
 def publications():
     """Where solvers are published, as they declare it: a dict of files and versions -> `Publication` or None."""
     found = {}
-    for model in (ALS, SGD, RBM):
+    for model in (ALS, ImplicitALS, SGD, RBM):
         schemes = {name: scheme for name, scheme in model.solver_classes().items() if hasattr(scheme, "source")}
         for scheme in schemes.values():
             files = {getattr(scheme, name, None) for name in ("source", "solver_source")} - {None}

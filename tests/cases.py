@@ -116,7 +116,9 @@ def _lengths(array):
 # ALS
 
 
-_TOLERANCES = {"tensor_core": 5e-3, "wmma_simple": 5e-3, "cumf_cg": 5e-3, "cumf_cg_fp16": 5e-2}
+_TOLERANCES = dict.fromkeys(("tensor_core", "wmma_simple", "cumf_cg", "preconditioned_cg"), 5e-3) | {
+    "cumf_cg_fp16": 5e-2
+}
 
 
 def als_tolerance(kernel):

@@ -283,8 +283,9 @@ def test_native_functions_say_what_they_take():
 def test_no_number_of_factors_takes_a_model_off_the_gpu(model, monkeypatch):
     monkeypatch.setattr(backends, "available", lambda: True)
     monkeypatch.setattr(backends, "device", lambda name=None: None)
-    found = [model(5000, device=device) for device in ("auto", "cuda")]
-    assert {(one.device, one.solver) for one in found} == {("cuda", "dense_cuda")}
+    found = [model(factors, device=device) for device in ("auto", "cuda") for factors in (5000, 9000)]
+    many = {"dense_cuda", *["preconditioned_cg"] * (model is ImplicitALS)}
+    assert {(one.device, one.solver) for one in found} == {("cuda", solver) for solver in many}
 
 
 class OnGpu:

@@ -168,8 +168,15 @@ class CudaDevice(Recorder):
     name, xp = "cuda", cupy
 
     def __init__(self):
-        self._modules, self._kernels, self._facts, self._sorted = {}, {}, {}, set()
+        self._modules, self._kernels, self._found, self._facts, self._sorted = {}, {}, {}, {}, set()
         self.compile_seconds = 0.0
+
+    @cached_property
+    def blas(self):
+        """Products of matrices, see `gpumf.backends.blas`; what they load takes a while."""
+        from gpumf.backends import cublas
+
+        return cublas
 
     def array(self, values):
         """A copy of a NumPy array on the device; an array that is there already, itself where it is in C's order."""
@@ -282,6 +289,9 @@ class CudaDevice(Recorder):
         ------
         DeviceError : with the compiler's message, where it does not compile
         """
+        known = cupy.cuda.runtime.getDevice(), source, name, *defines.items()
+        if known in self._found and "GPUMF_DEV" not in os.environ:
+            return self._found[known]
         started = time.perf_counter()
         key, module = self._module(source, defines)
         if (key, name) not in self._kernels:
@@ -295,6 +305,7 @@ class CudaDevice(Recorder):
             signature = Signature(name, sources.kernels(sources.path(source, defines), **defines)[name])
             self._kernels[key, name] = Kernel(name, signature, function, self)
             self.compile_seconds += time.perf_counter() - started
+        self._found[known] = self._kernels[key, name]
         return self._kernels[key, name]
 
     def _module(self, source, defines):

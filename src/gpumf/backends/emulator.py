@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf._util import threads
-from gpumf.backends import DeviceError, compile, sources
+from gpumf.backends import DeviceError, blas, compile, sources
 from gpumf.backends.cpu.machine import seconds_of
 from gpumf.backends.recording import Recorder
 from gpumf.backends.signature import Signature
@@ -181,7 +181,7 @@ class EmulatorDevice(Recorder):
     shuffle : (random draws, trace or None) while launches are `shuffled`, else None
     """
 
-    name, xp = "emulator", np
+    name, xp, blas = "emulator", np, blas
 
     def __init__(self):
         self.launched, self.compile_seconds = set(), 0.0

@@ -24,6 +24,7 @@ from gpumf.solvers.als_base import (
 )
 from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.solvers.als_dense import Dense, DenseCuda
+from gpumf.solvers.als_preconditioned import PreconditionedCg
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
 from gpumf.solvers.als_wmma_simple import WmmaSimple
@@ -352,8 +353,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
     Parameters
     ----------
-    factors : int from 1, as many as fit the memory; above 256 on a GPU, and above 300 on the CPU, for the solvers
-        `dense_cuda` and `dense` alone
+    factors : int from 1, as many as fit the memory; above 256 on a GPU for `preconditioned_cg`, up to 8,192, and
+        `dense_cuda`, which solves exactly; above 300 on the CPU for `dense` alone
     regularization : lambda > 0, in squared factor units. By default such that lambda_u of a mean user is s alpha |r|
         sqrt(m w0 / (alpha |r|)), with the mean |r|: as the noise of its pairs, it grows with the root of what they
         weigh. `fit` chooses s, from 0.55 on in steps of sqrt(2), by NDCG@10 on a tenth of the ratings that is held
@@ -366,7 +367,9 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
     solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
-    device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU
+    device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU. For
+        `preconditioned_cg`, too, by default 4 steps, and of preconditioned residuals, see
+        `gpumf.solvers.als_preconditioned.PreconditionedCg`
     seed : int, None draws one, of the initial factors, which are normal with the deviation 0.1 / sqrt(factors)
         (Rendle et al. 2022): few steps of conjugate gradient rank better from near zero than from where inner
         products are near 1
@@ -392,6 +395,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         "cg": ConjugateGradient,
         "parallel_cg": ParallelConjugateGradient,
         "dense_cuda": DenseCuda,
+        "preconditioned_cg": PreconditionedCg,
         "cumf_lu": CumfLu,
         "cumf_cholesky": CumfCholesky,
         "cumf_cg": CumfCg,

@@ -56,7 +56,7 @@ def row_and_bound(model, start, fixed, columns, values):
     residuals = weights * abs(targets - rows @ x)
     moved = (abs(rows) * residuals[:, None]) @ abs(inverse).T
     moved += abs(rows @ inverse.T) * (weights * (abs(rows) @ abs(x)))[:, None]
-    u = 3 * 2.0**-11 if model.solver in ("tensor_core", "wmma_simple") else 0.0
+    u = 3 * 2.0**-11 if model.solver in ("tensor_core", "wmma_simple", "preconditioned_cg") else 0.0
     norms = np.linalg.norm(inverse, 2), np.linalg.norm(a, 2)
     bound = u * np.linalg.norm(moved.sum(axis=0))
     if model.solver == "cumf_cg_fp16":

@@ -1,0 +1,24 @@
+"""Products and triangular systems of float32 matrices in C order, on the CPU: what `backends.cublas` has on a GPU."""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+
+def gram(rows, made, add=False):
+    """Write rows^T rows to `made`, or add it to what is there."""
+    made[...] = rows.T @ rows + (made if add else 0)
+
+
+def product(a, b, made, transposed=False):
+    """Write a b to `made`; a b^T if transposed."""
+    np.matmul(a, b.T if transposed else b, out=made)
+
+
+def factor(matrix):
+    """Leave U of U^T U = matrix, symmetric and positive definite, in its upper triangle."""
+    matrix[...] = np.linalg.cholesky(matrix).T
+
+
+def solve(rows, upper, transposed=False):
+    """Leave X of X U = rows in their place; of X U^T if transposed. Of `upper` the upper triangle U counts."""
+    rows[...] = solve_triangular(upper, rows.T, trans="N" if transposed else "T", check_finite=False).T

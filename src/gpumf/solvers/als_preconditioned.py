@@ -1,0 +1,158 @@
+"""Launches kernels/als/preconditioned_cg.cu: implicit feedback with many factors."""
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from gpumf import backends
+from gpumf.ratings.csr import row_offsets
+from gpumf.solvers.als_base import ALSSolver
+from gpumf.solvers.base import KernelSolver, Version, whole_warps
+
+_BLOCK = 256  # CUDA threads
+_FLOATS = 3 << 27  # of each of four vectors for every row of a chunk: cuBLAS is ten times slower from 2 GiB
+_LONGEST = 4096  # ratings that a block sums up: few enough that the last block does not keep a GPU waiting
+_ONE_CHUNK = 2048  # factors up to which a thread has eight of them, else twice as many
+
+
+class _Rows(NamedTuple):
+    """Rows that are solved together.
+
+    chosen : slice of them
+    of_ratings : dict of their ratings as the kernels take them
+    order : int32 (rows,) on the device, longest first
+    slots : int32 (rows + 1,) on the device, where the parts of each begin; of rows that have several
+    long_rows : int32 on the device, the row of each part
+    ridges : float32 (rows,) on the device; least : of them, of rows with ratings
+    """
+
+    chosen: slice
+    of_ratings: dict
+    order: np.ndarray
+    slots: np.ndarray
+    long_rows: np.ndarray
+    ridges: np.ndarray
+
+
+class PreconditionedCg(KernelSolver, ALSSolver):
+    """Conjugate gradient, preconditioned by Y^T Y + lambda I, for all rows at once.
+
+    An update starts from the factors before, and ends a row at `cg_tolerance`, the length of its preconditioned
+    residual relative to the right side's, or after `cg_steps`. Factors of the fixed side are rounded as its products
+    take them: to TF32, and to FP16 in those of rated pairs.
+
+    longest : ratings that a block sums up; floats : of each of four arrays that all rows of a chunk have
+    """
+
+    source, entry = "als/preconditioned_cg.cu", "step_rows"
+    versions: ClassVar = {"": Version("preconditioned CG", "teal", "-")}
+    variants: ClassVar = {"VECTORS": [1, 2]}
+    max_factors = 8192
+    cg_steps = 4
+
+    @staticmethod
+    def defines(hyper):
+        return {"VECTORS": 1 if hyper.columns <= _ONE_CHUNK else 2}
+
+    def __init__(self, problem, longest=_LONGEST, floats=_FLOATS):
+        self._hyper, train, factors = problem
+        device = self._device = backends.device(self._hyper.device)
+        self._p, self._q = map(device.array, factors)
+        chunks = -(-self._hyper.columns // 8)
+        self._threads = whole_warps(-(-chunks // self.defines(self._hyper)["VECTORS"]))
+        self._shape, sizes, self._width = {"chunks": chunks}, (train.n_users, train.n_items), 8 * chunks
+        floats = min(floats, device.free_bytes() // 32)  # four arrays in half of the memory
+        self._at_a_time = min(max(floats // self._width, 1), max(sizes))
+        vectors = (self._at_a_time, self._width)
+        self._vectors = {
+            name: device.empty(vectors, np.float32) for name in ("x", "residual", "direction", "product")
+        }
+        self._of_rows = {name: device.empty(self._at_a_time, np.float32) for name in ("squares", "least")}
+        self._fixed = device.empty((max(sizes), self._width), np.uint16)
+        self._matrices = [device.empty((self._width, self._width), np.float32) for _ in range(3)]
+        self._shared_ridge = device.empty(1, np.float32)
+        self._users, self._items = (
+            self._side(rows, columns, longest)
+            for rows, columns in zip((train.by_user, train.by_item), sizes[::-1], strict=True)
+        )
+        slots = max([1, *(len(rows.long_rows) for side in (self._users, self._items) for rows in side[1])])
+        self._sums = {name: device.empty((slots, self._width), np.float32) for name in ("parts", "rights")}
+
+    def _side(self, rows, columns, longest):
+        array, found = self._device.array, []
+        ridges, indptr = self._hyper.ridges(rows.counts, columns), rows.indptr
+        indices, values = map(array, (rows.indices, rows.values))
+        for first in range(0, rows.n_rows, self._at_a_time):
+            chosen = slice(first, min(first + self._at_a_time, rows.n_rows))
+            counts = rows.counts[chosen]
+            parts = -(-counts // longest)
+            slots = row_offsets(np.where(parts > 1, parts, 0)).astype(np.int32)
+            arrays = np.argsort(-counts, kind="stable").astype(np.int32), slots
+            long_rows = np.repeat(np.arange(len(counts), dtype=np.int32), np.diff(slots))
+            of_ratings = {
+                "indptr": array(indptr[chosen.start : chosen.stop + 1]),
+                "indices": indices,
+                "values": values,
+            }
+            found.append(_Rows(chosen, of_ratings, *map(array, (*arrays, long_rows, ridges[chosen]))))
+        return float(ridges[rows.counts > 0].min(initial=np.inf)), found
+
+    def _launch(self, name, blocks, threads=_BLOCK, **given):
+        self._device.kernel(self.source, name, **self.defines(self._hyper))(blocks, threads, **given)
+
+    def _copy(self, rows, made):
+        """Copy rows to other ones, of more or fewer columns."""
+        shape = {"columns": rows.shape[1], "n": made.size, "made_columns": made.shape[1]}
+        self._launch("copy_columns", -(-made.size // _BLOCK), rows=rows, **shape, made=made)
+
+    def _padded(self, rows):
+        """Yield (slice, its rows with whole chunks of columns, in the memory of `residual`)."""
+        for first in range(0, len(rows), self._at_a_time):
+            chosen = slice(first, min(first + self._at_a_time, len(rows)))
+            made = self._vectors["residual"][: chosen.stop - first]
+            self._copy(rows[chosen], made)
+            yield chosen, made
+
+    def _precondition(self, fixed, ridge):
+        """Have U, and K; and the fixed side as `self._fixed`."""
+        blas, (upper, shared, inverse) = self._device.blas, self._matrices
+        for chosen, rows in self._padded(fixed):
+            blas.gram(rows, upper, add=chosen.start > 0)
+        shape = {"width": self._width, "factors": self._hyper.columns}
+        self._launch("regularize", 1, gram=upper, **shape, ridge=ridge, shared_ridge=self._shared_ridge)
+        blas.factor(upper)
+        self._launch("clear_lower", -(-upper.size // _BLOCK), upper=upper, width=self._width, identity=inverse)
+        blas.solve(inverse, upper)
+        blas.gram(inverse, shared)
+        for chosen, rows in self._padded(fixed):
+            blas.solve(rows, upper)
+            pairs = self._fixed[chosen].view(np.uint32)
+            self._launch("round_rows", -(-pairs.size // _BLOCK), rows=rows, n=pairs.size, made=pairs)
+
+    def _solve(self, side, fixed, solved):
+        least, chunks = side
+        self._precondition(fixed, least)
+        for rows in chunks:
+            self._solve_rows(rows, solved[rows.chosen])
+
+    def _solve_rows(self, rows, solved):
+        n, blas, (upper, shared, _) = len(solved), self._device.blas, self._matrices
+        vectors, of_rows = ({k: v[:n] for k, v in one.items()} for one in (self._vectors, self._of_rows))
+        ridges = {"ridges": rows.ridges, "shared_ridge": self._shared_ridge}
+        given = rows.of_ratings | self._shape | {"fixed": self._fixed, "confidence": self._hyper.confidence}
+        given["slots"] = rows.slots
+        parts, n_parts = {"long_rows": rows.long_rows}, len(rows.long_rows)
+        own = {"order": rows.order, "tolerance": self._hyper.cg_tolerance}
+        self._copy(solved, vectors["residual"])
+        blas.product(vectors["residual"], upper, vectors["x"], transposed=True)
+        blas.product(vectors["x"], shared, vectors["product"])
+        self._launch("start_parts", n_parts, self._threads, **given, **parts, x=vectors["x"], **self._sums)
+        self._launch("start_rows", n, self._threads, **given, **own, **ridges, **self._sums, **vectors, **of_rows)
+        given["parts"] = self._sums["parts"]
+        for _ in range(self._hyper.cg_steps):
+            direction = {"direction": vectors["direction"]}
+            blas.product(vectors["direction"], shared, vectors["product"])
+            self._launch("step_parts", n_parts, self._threads, **given, **parts, **direction, **of_rows)
+            self._launch("step_rows", n, self._threads, **given, order=rows.order, **ridges, **vectors, **of_rows)
+        blas.solve(vectors["x"], upper, transposed=True)
+        self._copy(vectors["x"], solved)
