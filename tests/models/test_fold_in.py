@@ -59,6 +59,35 @@ def test_few_users_are_solved_on_the_cpu_as_many_are_by_a_kernel(kind, options, 
     assert len(made) == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (ALS, {}),
+        (ALS, {"weighted": True}),
+        (ALS, {"biases": False}),
+        (ImplicitALS, {}),
+        (ImplicitALS, {"alpha": 3.0}),
+    ],
+)
+def test_a_list_of_one_new_user_is_that_of_fold_in(kind, options, launcher, monkeypatch):
+    """Without a model between them: of a user whose ratings say nothing, with dislikes, by ids, of all items."""
+    model = kind(4, device=launcher.name, **options).fit(TRAIN, 2)
+    known = np.flatnonzero(TRAIN.item_counts)
+    news = [GIVEN, {3: -2.0}, dict.fromkeys(known[::-1].tolist(), 1), (list(GIVEN), [True] * len(GIVEN))]
+    if kind is ImplicitALS:
+        news.append(dict.fromkeys(GIVEN, 0))
+    wanted = [[model.fold_in(one).recommend(0, k) for one in news] for k in (5, 100)]
+    monkeypatch.setattr(kind, "fold_in", None)
+    for k, lists in zip((5, 100), wanted, strict=True):
+        for one, (items, ratings) in zip(news, lists, strict=True):
+            found, values = model.recommend(ratings=one, k=k)
+            assert np.array_equal(found, items) and found.dtype == items.dtype and values.dtype == np.float32
+            np.testing.assert_allclose(values, ratings, rtol=1e-5, atol=1e-5)
+    model.item_ids = np.array([f"item {k}" for k in range(20)], object)
+    named, _ = model.recommend(ratings={f"item {k}": value for k, value in GIVEN.items()}, k=5, ids=True)
+    assert named.tolist() == [f"item {k}" for k in wanted[0][0][0]]
+
+
 @pytest.mark.parametrize("biases", [False, True])
 def test_als_gives_the_solution_of_the_normal_equations(biases, device):
     model = ALS(3, 0.2, biases=biases, device=device).fit(TRAIN, 2)

@@ -14,6 +14,7 @@ from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
 from gpumf.models.partial_fit import with_new
 from gpumf.ratings import Ratings
+from gpumf.ratings.damped import DAMPING
 from gpumf.solvers.als_base import (
     ALSHyperparameters,
     ConjugateGradient,
@@ -21,6 +22,7 @@ from gpumf.solvers.als_base import (
     Parallel,
     ParallelConjugateGradient,
     Sequential,
+    solved_row,
 )
 from gpumf.solvers.als_cumf import CumfCg, CumfCgHalf, CumfCholesky, CumfLu
 from gpumf.solvers.als_dense import Dense, DenseCuda
@@ -146,9 +148,29 @@ class _LeastSquares(_Base):
             return self.solver_class
         return self._solvers["parallel" if self.columns <= Parallel.max_factors else "dense"]
 
+    def _row_of_one(self, items, values):
+        if self.biases is True:
+            return None
+        factors, bias = self.item_factors[items].astype(np.float64), None
+        hyper, gram, ridge = self._systems_of_one(len(items))
+        if self._damped:
+            values = values - self.mean - factors[:, -1]
+            bias = np.float32(values.sum() / (len(items) + DAMPING[0]))
+            values, factors = (values - bias) / self._standard.step, factors[:, :-2] / self._scale_of_factors
+        row = solved_row(hyper, factors, values, ridge, gram)
+        if bias is None:
+            return row.astype(np.float32)
+        return np.array([*row * self._scale_of_factors, bias, 1], np.float32)
+
+    def _systems_of_one(self, n):
+        """What `solved_row` takes of a user with so many ratings: hyperparameters, Y^T Y or None, and the ridge."""
+        hyper = self.hyperparameters
+        (ridge,) = hyper.ridges(np.array([n]), len(self.item_factors))
+        return hyper, None, ridge
+
     def _fold(self, ratings):
         of_rated = of_rated_items(ratings, self.item_factors)
-        if self._few(ratings):
+        if self._few(ratings.nnz, ratings.n_users):
             return solved_on_host(self, *of_rated)
         return solved_users(self, *of_rated, self._folds_by)
 
@@ -516,19 +538,28 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self._gram = Once()  # Y^T Y of the item factors, for new users
 
     def _fold(self, ratings):
-        every, few = self.item_factors, self._few(ratings)
+        every, few = self.item_factors, self._few(ratings.nnz, ratings.n_users)
         if not few and self._folds_by is not ImplicitParallel:
             return solved_users(self, ratings, every, self._folds_by)
+        of_rated = of_rated_items(ratings, every)
+        parts = {"gram": self._item_gram(), "n_items": len(every)}
+        if few:
+            return solved_on_host(self, *of_rated, **parts)
+        return solved_users(self, *of_rated, ImplicitParallel, **parts)
+
+    def _item_gram(self):
+        """Y^T Y of all items, float32 (f, f)."""
+        every = self.item_factors
 
         def gram():
             every.flags.writeable = False  # a change would not be seen in the product
             return every.T @ every
 
-        of_rated = of_rated_items(ratings, every)
-        parts = {"gram": self._gram(gram, every), "n_items": len(every)}
-        if few:
-            return solved_on_host(self, *of_rated, **parts)
-        return solved_users(self, *of_rated, ImplicitParallel, **parts)
+        return self._gram(gram, every)
+
+    def _systems_of_one(self, n):
+        hyper, _, ridge = super()._systems_of_one(n)
+        return hyper, self._item_gram(), ridge
 
     def _set_training(self, train):
         super()._set_training(train)

@@ -353,10 +353,33 @@ class Factorization(_Base):
         """Whether lists of k items are found where the kernel runs."""
         return self.device != "cpu" and k <= MAX_ITEMS and self.columns <= COLUMNS[-1]
 
-    def _few(self, ratings):
-        """Whether the users of some ratings are solved on the CPU, though kernels run elsewhere."""
+    def _few(self, nnz, n_users):
+        """Whether so many users are solved on the CPU, though kernels run elsewhere."""
         f = self.columns
-        return self.device != "cpu" and (ratings.nnz + ratings.n_users * f) * f * f <= _FEW
+        return self.device != "cpu" and (nnz + n_users * f) * f * f <= _FEW
+
+    def _row_of_one(self, items, values):
+        """What `_fold` learns of one user, float32 (columns,), from ratings, float32 (n,), of different items."""
+
+    def _list_of_one(self, ratings, k, ids):
+        self._check_fitted()
+        items, values = self._ratings_of_one(ratings, ids)
+        k, plain = self._length(k, self._shape[1]), items.ndim == values.ndim == 1 and values.dtype.kind in "fiub"
+        if not (plain and len(items) and self._kernel_ranks(k) and self._few(len(items), 1)):
+            return None
+        values, seen = np.ascontiguousarray(values, np.float32), np.sort(items).astype(np.int32)
+        if not np.isfinite(values).all() or (seen[1:] == seen[:-1]).any():
+            return None  # which `fold_in` says
+        row = self._row_of_one(items, values)
+        if row is None:
+            return None
+        arrays = row[None], np.zeros(1, np.int32), np.array([0, len(seen)]), seen
+        row, user, indptr, seen = self._there.packed(arrays)
+        seen = CompressedRows(indptr, seen, None)
+        items, scores = self._kernel_ranking(row, seen, k, self._item_known).list_of(user, k)
+        if self._offset:
+            scores += np.float32(self._offset)
+        return self._told(items, "item", ids), self._clipped(scores)
 
     def _rows(self, ratings, k=None):
         if k is None or not self._kernel_ranks(k):
@@ -380,14 +403,19 @@ class Factorization(_Base):
 
     def _ranking_without(self, seen, k, candidates):
         users, items = self._learned
-        if self._kernel_ranks(k):
-            there = self._there
-            for array in (users, items):
-                array.flags.writeable = False  # a change would not be seen in the copy
-            users = self._users_there(lambda array=users: there.array(array), users)
-            items = self._items_there(lambda array=items: ItemColumns(array, there), items)
-            if candidates is self._item_known:
-                candidates = self._known_there(lambda known=candidates: there.array(known.view(np.uint8)), candidates)
+        if not self._kernel_ranks(k):
+            return ranking_of(users, items, candidates, seen, k, self.device)
+        users.flags.writeable = False  # a change would not be seen in the copy
+        users = self._users_there(lambda array=users: self._there.array(array), users)
+        return self._kernel_ranking(users, seen, k, candidates)
+
+    def _kernel_ranking(self, users, seen, k, candidates):
+        """As `_ranking_without`, of users whose factors are on the device."""
+        items, there = self.item_factors, self._there
+        items.flags.writeable = False
+        items = self._items_there(lambda array=items: ItemColumns(array, there), items)
+        if candidates is self._item_known:
+            candidates = self._known_there(lambda known=candidates: there.array(known.view(np.uint8)), candidates)
         return ranking_of(users, items, candidates, seen, k, self.device)
 
 

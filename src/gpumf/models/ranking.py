@@ -280,6 +280,12 @@ class LaunchedRanking(InBatches):
             "n_items": len(candidates),
         }
 
+    def list_of(self, user, k):
+        """(items, scores) of one user, whose position is int32 (1,) on the device: int64 and float32 (<= k,)."""
+        items, scores = (self._to_numpy(found)[0] for found in self._top_items(user, k))
+        there = items >= 0
+        return items[there].astype(np.int64), scores[there]
+
     def _lists(self, blocks, block, users, k, shared, parts=1, **more):
         """Launch it: (items, scores) of these users, on the device, for one part of the items after another."""
         n = len(users)

@@ -163,9 +163,14 @@ class Recommender(_Base):
             return self._recommend(user, k, seen, candidates, filter_items, ids)
         if user is not None or ratings is None:
             raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
+        one = isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2)
+        if one and seen is None and candidates is None and filter_items is None:
+            listed = self._list_of_one(ratings, k, ids)
+            if listed:
+                return listed
         folded = self.fold_in(ratings, ids=ids)
         users: Ids = np.arange(folded._shape[0])
-        if isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2):
+        if one:
             users = 0
         elif folded.user_ids is not None and self._speaks(ids):
             users = folded.user_ids
@@ -209,19 +214,19 @@ class Recommender(_Base):
         self._check_fitted()
         return self._with_users(*self._ratings_of_users(ratings, ids))
 
+    def _list_of_one(self, ratings, k, ids):
+        """`recommend` by the ratings of one new user where that takes less time than `fold_in`, else None."""
+        return None
+
     @abstractmethod
     def _with_users(self, users, named):
         """This model with the users of `Ratings` of its items in the place of its own, and their ids if `named`."""
 
     def _ratings_of_users(self, data, ids):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
-        if isinstance(data, dict):
-            data = list(data), list(data.values())
-        if isinstance(data, tuple | list) and len(data) == 2:
-            items, values = (np.atleast_1d(np.asarray(part)) for part in data)
-            if len(items) != len(values):
-                raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
-            columns = np.zeros(len(items), np.int32), self._positions(items, "item", ids), values
+        if isinstance(data, dict) or (isinstance(data, tuple | list) and len(data) == 2):
+            items, values = self._ratings_of_one(data, ids)
+            columns = np.zeros(len(items), np.int32), items, values
             ratings, named = Ratings(*columns, 1, self._shape[1], item_ids=self._item_places), False
         else:
             ratings, named = ratings_of(data, "ratings", one_user=True)
@@ -239,6 +244,15 @@ class Recommender(_Base):
         if (pairs[1:] == pairs[:-1]).any():
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
+
+    def _ratings_of_one(self, data, ids):
+        """(positions of items, ratings) of one user, arrays as they were given."""
+        if isinstance(data, dict):
+            data = list(data), list(data.values())
+        items, values = (np.atleast_1d(np.asarray(part)) for part in data)
+        if len(items) != len(values):
+            raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
+        return self._positions(items, "item", ids), values
 
     def _recommend(self, user, k, seen, candidates, filter_items, ids):
         """`recommend` to users who are known."""

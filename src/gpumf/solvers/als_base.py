@@ -268,15 +268,25 @@ class RowByRow(ALSSolver):
         ridges = self._hyper.ridges(rows.counts, self._n_items or len(fixed))
         factors, targets = fixed[rows.indices].astype(np.float64), self._targets(rows.indices, rows.values)
         for row, (begin, end) in enumerate(pairwise(rows.indptr)):
-            v, right = factors[begin:end], targets[begin:end].astype(np.float64)
-            system = v.T @ v
-            if self._hyper.alpha is not None:
-                weights, preferred = self._hyper.confidence * np.abs(right), right > 0
-                system, right = self._gram + (weights * v.T) @ v, (1 + weights) * preferred
-            diagonal = system.reshape(-1)[:: len(system) + 1]
-            diagonal += ridges[row]
-            diagonal *= 1 + _DOUBLE_ROUNDING  # weights that leave nothing of the ridge would make it singular
-            solved[row] = np.linalg.solve(system, v.T @ right) if right.any() else 0
+            solved[row] = solved_row(self._hyper, factors[begin:end], targets[begin:end], ridges[row], self._gram)
+
+
+def solved_row(hyper, factors, targets, ridge, gram=None):
+    """The factors of one row, float64 (f,), from those of its ratings, float64 (n, f); see `RowByRow`."""
+    right, weights = targets.astype(np.float64), 1.0
+    if hyper.alpha is None:
+        gram = 0.0
+    else:
+        weights = hyper.confidence * np.abs(right)
+        right = (1 + weights) * (right > 0)
+    if not right.any():
+        return np.zeros(factors.shape[1])
+    # A product of one array and itself BLAS shares out among threads, however small.
+    system = gram + (weights * factors.T) @ factors
+    diagonal = system.reshape(-1)[:: len(system) + 1]
+    diagonal += ridge
+    diagonal *= 1 + _DOUBLE_ROUNDING  # weights that leave nothing of the ridge would make it singular
+    return np.linalg.solve(system, factors.T @ right)
 
 
 class _Gradient:
