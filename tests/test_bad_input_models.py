@@ -370,6 +370,7 @@ USE = {
     "search, first rung": (
         "als", lambda m: search(m, {"factors": [2]}, TRAIN, 3, min_resources=4), ValueError, "at most 3, the epochs"),
     "search, jobs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, n_jobs=0), ValueError, "n_jobs must be"),
+    "search, keep": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, keep="first"), ValueError, "keep must be"),
     "search, memory": (
         "als", lambda m: search(m, {"factors": [2]}, TRAIN, memory=9), ValueError, "at least .* bytes.*, not 9"),
     "search a word": ("als", lambda m: search("als", {"factors": [2]}, TRAIN), TypeError, "not str"),

@@ -54,6 +54,7 @@ def test_every_setting_has_the_scores_of_a_fit_alone(model, grid, metric):
 def test_the_number_of_jobs_changes_nothing_and_halving_ends_as_the_grid(model, grid, metric):
     one, two = (search(model, grid, RATINGS, 4, folds=2, metric=metric, n_jobs=jobs, **HALVING) for jobs in (1, 2))
     assert same(one, two) and one.best_parameters == two.best_parameters
+    assert same(one, search(model, grid, RATINGS, 4, folds=2, metric=metric, n_jobs=-1, refit=False, **HALVING))
     assert all(np.array_equal(*both) for both in zip(one.best_model._learned, two.best_model._learned, strict=True))
     whole = plain(search(model, grid, RATINGS, 4, folds=2, metric=metric, refit=False).trials)
     last = plain(one.trials)[one.trials["rung"] == len(one.n_resources) - 1]

@@ -207,7 +207,7 @@ def search(
     min_resources : int, of halving: the least epochs or folds of a rung
     keep : 'last', a setting has the scores of its last epoch; 'best', those of the epoch from 1 on whose mean of
         `metric` over the folds is the best, `best_model` is fitted for so many, and settings train each by itself
-    n_jobs : int, the most settings at a time on the CPU that train each by itself; by default as many as
+    n_jobs : int, the most settings at a time on the CPU that train each by itself; by default, or with -1, as many as
         `gpumf._util.threads.count()`
     memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings, on a
         GPU of its memory: fewer train at a time, and models are made again. By default half of what is free
@@ -267,7 +267,7 @@ def search(
     factor, least = integer("factor", factor, 2), integer("min_resources", min_resources, 1)
     n_jobs, memory = (
         None if value is None else integer(name, value, 1, 2**63 - 1)
-        for name, value in (("n_jobs", n_jobs), ("memory", memory))
+        for name, value in (("n_jobs", None if n_jobs == -1 else n_jobs), ("memory", memory))
     )
     settings = _settings(parameters, strategy, budget, np.random.default_rng(seed))
     candidates = [fresh(model, tried) for tried in settings]  # wrong ones raise before training
