@@ -298,41 +298,18 @@ __device__ __forceinline__ void solve_row(const Given& given) {
     for_own(FACTORS, [&](int i, int k) { solution[i] = x[k] * from_unit; });
 }
 
-// The three kernels. Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with
-// dynamic shared memory of a team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
-extern "C" __global__ void __launch_bounds__(32)
-    short_rows_32(const Segment* __restrict__ segments, const int* __restrict__ indices,
-                  const float* __restrict__ values, const half_bits* __restrict__ fixed,
-                  const float* __restrict__ unit, const float* __restrict__ largest, float* __restrict__ solved,
-                  float regularization, int weighted, int cg_steps, float cg_tolerance) {
-    solve_row<1>({segments, indices, values, fixed, unit, largest, solved, regularization, weighted, cg_steps,
-                  cg_tolerance});
+// Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with dynamic shared memory of a
+// team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
+extern "C" __global__ void __launch_bounds__(LIMIT)
+    short_rows(const Segment* __restrict__ segments, const int* __restrict__ indices, const float* __restrict__ values,
+               const half_bits* __restrict__ fixed, const float* __restrict__ unit, const float* __restrict__ largest,
+               float* __restrict__ solved, float regularization, int weighted, int cg_steps, float cg_tolerance) {
+    solve_row<LIMIT / 32>({segments, indices, values, fixed, unit, largest, solved, regularization, weighted, cg_steps,
+                           cg_tolerance});
 }
 
-extern "C" __global__ void __launch_bounds__(64)
-    short_rows_64(const Segment* __restrict__ segments, const int* __restrict__ indices,
-                  const float* __restrict__ values, const half_bits* __restrict__ fixed,
-                  const float* __restrict__ unit, const float* __restrict__ largest, float* __restrict__ solved,
-                  float regularization, int weighted, int cg_steps, float cg_tolerance) {
-    solve_row<2>({segments, indices, values, fixed, unit, largest, solved, regularization, weighted, cg_steps,
-                  cg_tolerance});
-}
-
-extern "C" __global__ void __launch_bounds__(128)
-    short_rows_128(const Segment* __restrict__ segments, const int* __restrict__ indices,
-                   const float* __restrict__ values, const half_bits* __restrict__ fixed,
-                  const float* __restrict__ unit, const float* __restrict__ largest, float* __restrict__ solved,
-                  float regularization, int weighted, int cg_steps, float cg_tolerance) {
-    solve_row<4>({segments, indices, values, fixed, unit, largest, solved, regularization, weighted, cg_steps,
-                  cg_tolerance});
-}
-
-// The geometry for the host. Grid: 1. Block: 1. Bytes of shared memory for each rating, and for each team of one
-// warp, two, and four.
-extern "C" __global__ void shape(int* __restrict__ row_bytes, int* __restrict__ bytes_32, int* __restrict__ bytes_64,
-                                 int* __restrict__ bytes_128) {
+// The geometry for the host. Grid: 1. Block: 1. Bytes of shared memory for each rating, and for the team.
+extern "C" __global__ void shape(int* __restrict__ row_bytes, int* __restrict__ team_bytes) {
     *row_bytes = sizeof(Row);
-    *bytes_32 = sizeof(Team<1>::Vectors);
-    *bytes_64 = sizeof(Team<2>::Vectors);
-    *bytes_128 = sizeof(Team<4>::Vectors);
+    *team_bytes = sizeof(Team<LIMIT / 32>::Vectors);
 }

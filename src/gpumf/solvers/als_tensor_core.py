@@ -18,10 +18,10 @@ _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: 
 _MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
-_SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, a kernel each
+_SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, compiled side by side
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
-sources.declare(_SHORT, FACTORS=range(1, 257))
+sources.declare(_SHORT, FACTORS=range(1, 257), LIMIT=_SHORT_LIMITS)
 
 
 def _longest(nnz):
@@ -88,8 +88,8 @@ class _Short:
     @cached_property
     def _shared(self):
         """Bytes of shared memory of a block, by the most ratings of a row."""
-        shape = vars(shape_of(self._device, _SHORT, FACTORS=self._factors))  # which compiles the source
-        return {n: shape[f"bytes_{n}"] + n * shape["row_bytes"] for n in self._limits}
+        shapes = {n: shape_of(self._device, _SHORT, FACTORS=self._factors, LIMIT=n) for n in self._limits}
+        return {n: shape.team_bytes + n * shape.row_bytes for n, shape in shapes.items()}
 
     def limits(self, counts, longest):
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
@@ -101,7 +101,7 @@ class _Short:
 
     def solve(self, limit, segments, *arguments):
         """Launch it for rows of at most `limit` ratings."""
-        kernel = self._device.kernel(_SHORT, f"short_rows_{limit}", FACTORS=self._factors)
+        kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=limit)
         kernel(int(segments[1]), limit, segments[0], *arguments, shared=self._shared[limit])
 
 
@@ -186,7 +186,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def sources(cls, hyper, train):
         found = [(cls.source, cls.defines(hyper))]
         if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= FEWEST_SHORT:
-            found.append((_SHORT, {"FACTORS": hyper.columns}))
+            found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS]
         return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
 
     def __init__(self, problem, longest=None, short=None, systems=None, **defines):
