@@ -214,12 +214,16 @@ class CudaDevice(Recorder):
         except cupy.cuda.memory.OutOfMemoryError as error:
             raise out_of_memory("an array", asked, self.free_bytes()) from error
 
-    def to_numpy(self, array, dtype=None):
-        """A copy of a device array on the host, of another dtype if one is given; waits for what writes it."""
-        dtype = array.dtype if dtype is None else dtype
+    def to_numpy(self, array, dtype=None, out=None):
+        """A copy of a device array on the host, of another dtype if one is given; waits for what writes it.
+
+        out : NumPy array of its shape in C's order, which is overwritten and returned
+        """
+        result = np.empty(array.shape, array.dtype if dtype is None else dtype) if out is None else out
         if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
-            return cupy.asnumpy(array).astype(dtype, copy=False)
-        result, source = np.empty(array.shape, dtype), cupy.ascontiguousarray(array).reshape(-1)
+            result[...] = cupy.asnumpy(array)
+            return result
+        source = cupy.ascontiguousarray(array).reshape(-1)
         bounds, here = _stages(source), result.reshape(-1)
         pinned = cupyx.empty_pinned(bounds[1], array.dtype)
         for begin, end in pairwise(bounds):

@@ -202,8 +202,10 @@ class EmulatorDevice(Recorder):
     def zeros(self, shape, dtype):
         return np.zeros(shape, dtype)
 
-    def to_numpy(self, array, dtype=None):
-        return np.array(array, dtype)
+    def to_numpy(self, array, dtype=None, out=None):
+        result = np.empty(array.shape, array.dtype if dtype is None else dtype) if out is None else out
+        result[...] = array
+        return result
 
     @staticmethod
     def empty_pinned(shape, dtype):

@@ -336,7 +336,7 @@ class _Samples(NamedTuple):
             step = max(_AT_A_TIME // found[0].nbytes, 1)
             for k in range(0, len(found), step):
                 part = self.device.xp.stack([one[k : k + step] for one in side], axis=1)
-                found[k : k + step] = self.device.to_numpy(part)
+                self.device.to_numpy(part, out=found[k : k + step])
         priors, deviations = (np.stack(list(map(self.device.to_numpy, of))) for of in self[2:4])
         return *sides, priors, deviations.ravel()
 

@@ -36,7 +36,7 @@ class Gibbs(Solver):
 
     @classmethod
     def compile(cls, hyper):
-        drawn_prior(*gibbs.moments(np.zeros((1, 1), np.float32)), 1, np.uint64(0), np.uint64(1))
+        drawn_prior(np.zeros(1), np.zeros((1, 1)), 1, np.uint64(0), np.uint64(1))
         return gibbs.row_drawer(hyper.factors)
 
     def __init__(self, problem):

@@ -12,9 +12,6 @@ from gpumf._util.jit import SUMS_IN_ANY_ORDER, cached_njit, prange
 from gpumf.backends import compile
 from gpumf.backends.cpu.shapes import takes
 
-# Rows summed up one after another; the chunks' sums are added in order.
-_CHUNK = 1 << 10
-
 
 @cache
 def row_drawer(factors):
@@ -63,22 +60,12 @@ def _draw_rows(indptr, indices, values, fixed, prior, noise, drawn, precision):
 
 @takes("float32 rows f")
 def moments(factors):
-    """(sum of rows, sum of v v^T over rows v), float64 (f,) and (f, f), of float32 (rows, f)."""
-    sums = _moments(factors).sum(axis=0)
-    return sums[-1], sums[:-1]
+    """(sum of rows, sum of v v^T over rows v), float64 (f,) and (f, f), of float32 (rows, f).
 
-
-@cached_njit(nogil=True, parallel=True, fastmath=SUMS_IN_ANY_ORDER)
-def _moments(factors):
-    rows, width = factors.shape
-    sums = np.zeros(((rows + _CHUNK - 1) // _CHUNK, width + 1, width))
-    for chunk in prange(len(sums)):
-        for row in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, rows)):
-            v = factors[row].astype(np.float64)
-            sums[chunk, width] += v
-            for i in range(width):
-                sums[chunk, i] += v[i] * v
-    return sums
+    On several threads of BLAS it may be rounded otherwise.
+    """
+    rows = factors.astype(np.float64)
+    return rows.sum(axis=0), rows.T @ rows
 
 
 @takes("int32 n", "int32 n", "float32 users samples f", "float32 items samples f")
