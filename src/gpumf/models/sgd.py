@@ -37,7 +37,7 @@ _BIAS_KINDS = {False: 0, True: 1, "baseline": 2, "damped": 0}  # BIASES of kerne
 _MIN_RIDGE = 1e-6  # with which users of few ratings can be solved for
 _CONSTANT = schedules.Constant()
 _PER_RATING = 0.1  # lambda without damped biases
-_STRENGTH, _POWER = 0.83, 0.5  # of lambda with them, see `_ridges_of`
+_STRENGTH, _MORE, _POWER = 0.8, 2.0, 0.5  # of lambda with them, see `_ridges_of`
 _LENGTH = 0.4  # that an initial vector of factors has on average, with damped biases
 _ROW_RATE, _RATE = 0.3, 0.02  # learning rates with rates of rows, and with one for all
 # `fast` is the faster one from so many groups, or threads in them, in flight; `kato_hosino` on smaller sets. Recorded
@@ -449,9 +449,10 @@ def _ridges_of(least, *counts):
     """(lambda of users, that of items, power): what rows with n ratings have, over n^power, with damped biases.
 
     That of a row with the mean number of ratings, over all ratings, is the mean over them of sqrt(n_u) + sqrt(n_i),
-    times `_STRENGTH`, or `least`, `Damped.penalty`, where that is more.
+    times `_STRENGTH` and `_MORE` in addition, without which factors of few ratings are worse than none; or `least`,
+    `Damped.penalty`, where that is more.
     """
-    penalty = max(least, _STRENGTH * mean_roots(*counts))
+    penalty = max(least, _STRENGTH * mean_roots(*counts) + _MORE)
     means = (np.square(of, dtype=np.float64).sum() / max(of.sum(), 1) for of in counts)
     return *(float(penalty / max(mean, 1) ** _POWER) for mean in means), _POWER
 
