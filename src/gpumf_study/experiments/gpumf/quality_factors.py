@@ -9,7 +9,7 @@ from gpumf_study.experiments.gpumf import quality_benchmarks
 
 _GRID = {"regularization": [0.002, 0.003, 0.004], "unobserved_weight": [0.01, 0.02]}
 PROFILES = {
-    "full": {"data": "gowalla", "factors": [256, 1024, 2048, 4096],
+    "full": {"data": "gowalla", "factors": [256, 1024, 2048, 8192],
              "grid": {"factors": 1024, **_GRID, "epochs": [4, 6, 8]}, "repeats": 3},
     "smoke": {"data": "ml-100k-synthetic", "factors": [4, 8],
               "grid": {"factors": 4, "regularization": [0.01, 0.1], "unobserved_weight": [0.1], "epochs": [1, 2]},
