@@ -344,6 +344,8 @@ USE = {
         "als", lambda m: search(m, {"factors": []}, TRAIN), ValueError, "parameters must name values"),
     "search one value": (
         "als", lambda m: search(m, {"factors": 8}, TRAIN), ValueError, "parameters must name values"),
+    "search one value and several": (
+        "als", lambda m: search(m, {"factors": [2], "seed": 8}, TRAIN), ValueError, "parameters must name values"),
     "search a list": ("als", lambda m: search(m, ["factors"], TRAIN), ValueError, "parameters must name values"),
     "search out of range": ("als", lambda m: search(m, {"factors": [2, 0]}, TRAIN), ValueError, "factors must be an"),
     "search, metric": (

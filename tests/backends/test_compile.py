@@ -109,6 +109,9 @@ def test_other_types_are_refused():
     ratings, fixed = ragged_ratings(seed=1), random_factors(50, 16, 1)
     with pytest.raises(ctypes.ArgumentError):
         side_update(als.native_update, 16, ratings, fixed.astype(np.float64))
+    run = compile.function("als.cpp", "side_update", "int64*", FACTORS=16)
+    with pytest.raises(ctypes.ArgumentError, match="C_CONTIGUOUS"):
+        run(np.arange(20)[::2])
 
 
 @pytest.mark.parametrize("missing", ["compiler", "folder", "option"])

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -282,9 +283,12 @@ def test_arrays_are_row_by_row_as_kernels_read_them_and_copies(host):
     assert there.flags.c_contiguous and there.flags.owndata and np.array_equal(there, given)
 
 
-def test_the_host_has_the_facts_of_a_device_and_has_compiled_nothing_at_first():
+def test_the_host_has_the_facts_of_a_device_and_has_compiled_nothing_at_first(host):
     device = host_module.EmulatorDevice()
     assert device.compile_seconds == 0 and device.launched == set()
+    started = time.perf_counter()
+    device.kernel("ratings/ratings.cu", "sum_values")
+    assert 0 < device.compile_seconds <= time.perf_counter() - started
     facts = device.facts
     # As on GPUs: a block may have all that a multiprocessor has but a kilobyte.
     assert facts["shared_bytes_per_multiprocessor"] == facts["shared_bytes_per_block"] + 1024

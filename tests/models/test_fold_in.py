@@ -185,6 +185,32 @@ def test_new_ratings_change_their_users_and_items_alone(kind, device):
         model.partial_fit(new)
 
 
+def test_new_ratings_renew_the_damped_biases_of_their_users_then_items(device):
+    before, new = TRAIN.select(slice(3, None)), TRAIN.select(slice(3))
+    model = ALS(4, device=device).fit(before, 3)
+    fixed = model.item_biases.copy()
+    model.partial_fit(new)
+    assert (model.user_factors[:, -1] == 1).all() and (model.item_factors[:, -2] == 1).all()
+    sides = ("users", "items", fixed, 5), ("items", "users", model.user_biases, 3)
+    for side, other, known, damping in sides:
+        of = {"users": model.user_biases, "items": model.item_biases}[side]
+        for one in set(getattr(new, side).tolist()):
+            here = getattr(TRAIN, side) == one
+            left = TRAIN.values[here].astype(np.float64) - model.mean - known[getattr(TRAIN, other)[here]]
+            assert of[one] == pytest.approx(left.sum() / (here.sum() + damping), abs=1e-5)
+
+
+def test_new_ratings_take_the_place_of_those_of_the_same_pair_alone():
+    users, items = np.divmod(np.arange(0, 2 * 50, 3), 50)
+    before = Ratings(users, items, np.ones(len(users)), 2, 50)
+    new = Ratings([0, 1, 1], [3, 4, 2], [2, 2, 2], 2, 50)
+    found = ALS(2, device="cpu", biases=False).fit(before, 1).partial_fit(new)._training
+    cells = dict(zip(zip(before.users, before.items, strict=True), before.values, strict=True))
+    cells |= dict(zip(zip(new.users, new.items, strict=True), new.values, strict=True))
+    assert dict(zip(zip(found.users, found.items, strict=True), found.values, strict=True)) == cells
+    assert found.nnz == len(cells)
+
+
 NAMED = pd.DataFrame(
     {
         "user": [f"u{user:02}" for user in TRAIN.users],

@@ -210,6 +210,14 @@ def test_a_seed_that_was_drawn_is_that_of_all_settings():
     assert same(*found) and found[0].best_model.seed == model.seed
 
 
+def test_models_that_wait_to_be_continued_take_memory():
+    made = Trials([ALS(2, device="cpu")], [RATINGS.split(0.2, seed=1)], "rmse", n_jobs=1, again=True)
+    before = made._left
+    for epochs in (1, 2):
+        made.run([Trial(0, 0, epochs)], lambda _: None)
+        assert made._models and before - made._left == sum(map(trials._learned_bytes, made._models.values()))
+
+
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
 def test_memory_is_predicted_and_kept(model, every):

@@ -179,6 +179,14 @@ def test_columns_that_do_not_fit_are_refused(launcher):
         DeviceRatings(fitting[0][:2], *fitting[1:], 2, 2, device=launcher)
 
 
+@pytest.mark.parametrize(("name", "power"), [("sum_values", 1), ("sum_squares", 2)])
+@pytest.mark.parametrize("n", [1, 255, 2_000])
+def test_threads_add_up_several_values(launcher, n, name, power):
+    values, sums = np.random.default_rng(n).random(n, np.float32), launcher.empty(2, np.float64)
+    launcher.kernel("ratings/ratings.cu", name)(2, 256, launcher.array(values), n, sums)
+    assert launcher.to_numpy(sums).sum() == pytest.approx((values.astype(np.float64) ** power).sum(), rel=1e-7)
+
+
 @pytest.mark.parametrize("longest", [3, 50, 8192])
 @pytest.mark.parametrize("most", [1, 2, 200])
 def test_work_lists_are_the_hosts(launcher, most, longest):

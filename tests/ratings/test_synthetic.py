@@ -91,6 +91,7 @@ def test_every_data_set_has_the_published_shape():
             *known[["users", "items", "ratings"]],
             tuple(known[["scale_min", "scale_max"]]),
         )
+        assert spec.step == (0.5 if known.scale_min == 0.5 else 1)
         for side in ("user", "item"):
             counts = getattr(spec, f"{side}_counts")
             for found, expected in zip(counts, known[[f"{side}_min", f"{side}_max"]], strict=True):
