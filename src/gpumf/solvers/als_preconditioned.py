@@ -45,7 +45,7 @@ class PreconditionedCg(KernelSolver, ALSSolver):
     """
 
     source, entry = "als/preconditioned_cg.cu", "step_rows"
-    versions: ClassVar = {"": Version("preconditioned CG", "teal", "-")}
+    versions: ClassVar = {"": Version("preconditioned CG", "magenta", "-")}
     variants: ClassVar = {"VECTORS": [1, 2]}
     max_factors = 8192
     cg_steps = 4
