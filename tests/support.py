@@ -82,6 +82,15 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
     return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
 
 
+def mixed(n_users=24, n_items=90, seed=0, few=(0, 1, 1)):
+    """Users with `few` ratings, one with all items, and others; ratings from -2 to 5, zeros among them."""
+    rng = np.random.default_rng(seed)
+    counts = np.concatenate([[*few, n_items], rng.integers(1, n_items, n_users - len(few) - 1)])
+    items = np.concatenate([rng.permutation(n_items)[:count] for count in counts])
+    values = rng.integers(-2, 6, len(items))
+    return Ratings(np.repeat(np.arange(n_users), counts), items, values, n_users, n_items)
+
+
 def scattered(n_users, n_items, nnz, seed):
     """Ratings 1..5 of so many random pairs, in random order."""
     rng = np.random.default_rng(seed)

@@ -6,20 +6,10 @@ import pytest
 from cases import HALF, als_case
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.models import factorization
-from gpumf.ratings import Ratings
 from gpumf.solvers import als_dense
-from support import kernels_on, random_factors, slow
+from support import kernels_on, mixed, random_factors, slow
 
 GIVEN = {"unobserved_weight": 0.2, "regularization_exponent": 1.0}
-
-
-def mixed(n_users=24, n_items=90, seed=0):
-    """Users without ratings, with one, and with all items; ratings from -2 to 5, zeros among them."""
-    rng = np.random.default_rng(seed)
-    counts = np.concatenate([[0, 1, 1, n_items], rng.integers(1, n_items, n_users - 4)])
-    items = np.concatenate([rng.permutation(n_items)[:count] for count in counts])
-    values = rng.integers(-2, 6, len(items))
-    return Ratings(np.repeat(np.arange(n_users), counts), items, values, n_users, n_items)
 
 
 def solver_on(device):

@@ -1,5 +1,7 @@
 """Preconditioned conjugate gradient for many factors: against float64, in chunks, in parts, and its residual."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,23 +9,21 @@ from cases import HALF, als_case
 from gpumf import ImplicitALS
 from gpumf.ratings import Ratings
 from gpumf.solvers import als_preconditioned
-from support import random_factors, slow
+from support import mixed, random_factors, slow
 
 GIVEN = {"unobserved_weight": 0.2, "regularization_exponent": 1.0}
 
 
-def mixed(n_users=24, n_items=90, seed=0):
-    """Users without ratings, with one, with dislikes alone, and with all items; ratings from -2 to 5."""
-    rng = np.random.default_rng(seed)
-    counts = np.concatenate([[0, 1, 2, n_items], rng.integers(1, n_items, n_users - 4)])
-    items = np.concatenate([rng.permutation(n_items)[:count] for count in counts])
-    values = rng.integers(-2, 6, len(items))
+def disliking():
+    """Users without ratings, with one, with dislikes alone, and with all items."""
+    ratings = mixed(few=(0, 1, 2))
+    values = ratings.values.copy()
     values[1:3] = -1
-    return Ratings(np.repeat(np.arange(n_users), counts), items, values, n_users, n_items)
+    return replace(ratings, values=values)
 
 
 def case_of(device, factors, parts=None, **options):
-    ratings = mixed()
+    ratings = disliking()
     start = random_factors(ratings.n_users, factors, 2), random_factors(ratings.n_items, factors, 1)
     case = als_case(device, "preconditioned_cg", ratings, factors, 2.0, 0.3, start, **options)
     case.parts = parts or {}
@@ -78,5 +78,5 @@ def test_more_factors_than_rows_of_the_other_side_and_hardly_a_ridge(host):
 
 
 def test_it_is_the_default_of_many_factors(host):
-    model = ImplicitALS(400, 0.1, device=host.name).fit(mixed(), 1)
+    model = ImplicitALS(400, 0.1, device=host.name).fit(disliking(), 1)
     assert model.solver == "preconditioned_cg" and np.isfinite(model.user_factors).all()
