@@ -20,7 +20,7 @@
 // Rows 0 and 1 are computed by warp 0, the only one that has them, rows 2 and 3 by warp 1, which has fewer: right_place
 // = {0, 1, -1, -1} of warp 0, {-1, -1, 0, 1} of warp 1.
 //
-// BLOCKED, with more than 12 x 12 tiles, warps share code, which compiles sooner and is fetched once. Rows are of four
+// BLOCKED, with more than 12 x 12 tiles, warps share code, which compiles faster and is fetched once. Rows are of four
 // groups, 0 1 2 3, of at most four tiles. Six warps have a rectangle each, the tiles of two groups; two warps the
 // triangles on the diagonal of two groups each. Where all groups are of four, that is 16 or 20 tiles of eight operands:
 //

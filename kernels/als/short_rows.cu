@@ -298,8 +298,8 @@ __device__ __forceinline__ void solve_row(const Given& given) {
     for_own(FACTORS, [&](int i, int k) { solution[i] = x[k] * from_unit; });
 }
 
-// Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with dynamic shared memory of a
-// team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
+// Grid: a block a row, which is a segment by itself. Block: as many threads as the longest row may have ratings, with
+// dynamic shared memory of a team's Vectors and as many Rows. The arguments are those of tensor_core.cu.
 extern "C" __global__ void __launch_bounds__(LIMIT)
     short_rows(const Segment* __restrict__ segments, const int* __restrict__ indices, const float* __restrict__ values,
                const half_bits* __restrict__ fixed, const float* __restrict__ unit, const float* __restrict__ largest,

@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
 }
 
 // With IMPLICIT: product = F^T F in the layout of a team's sums, from a row of all columns with ratings of 1; zeros for the right side. Grid and
-// block: as of tensor_core. Without, nothing, which compiles sooner: it is not launched.
+// block: as of tensor_core. Without, nothing, which compiles faster: it is not launched.
 extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
     gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
          const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,

@@ -78,12 +78,16 @@ class PreconditionedCg(KernelSolver, ALSSolver):
         slots = max([1, *(len(rows.long_rows) for side in (self._users, self._items) for rows in side[1])])
         self._sums = {name: device.empty((slots, self._width), np.float32) for name in ("parts", "rights")}
 
+    def _slices(self, n):
+        """Yield slices of n rows, each of as many as are worked on at a time."""
+        for first in range(0, n, self._at_a_time):
+            yield slice(first, min(first + self._at_a_time, n))
+
     def _side(self, rows, columns, longest):
         array, found = self._device.array, []
         ridges, indptr = self._hyper.ridges(rows.counts, columns), rows.indptr
         indices, values = map(array, (rows.indices, rows.values))
-        for first in range(0, rows.n_rows, self._at_a_time):
-            chosen = slice(first, min(first + self._at_a_time, rows.n_rows))
+        for chosen in self._slices(rows.n_rows):
             counts = rows.counts[chosen]
             parts = -(-counts // longest)
             slots = row_offsets(np.where(parts > 1, parts, 0)).astype(np.int32)
@@ -107,9 +111,8 @@ class PreconditionedCg(KernelSolver, ALSSolver):
 
     def _padded(self, rows):
         """Yield (slice, its rows with whole chunks of columns, in the memory of `residual`)."""
-        for first in range(0, len(rows), self._at_a_time):
-            chosen = slice(first, min(first + self._at_a_time, len(rows)))
-            made = self._vectors["residual"][: chosen.stop - first]
+        for chosen in self._slices(len(rows)):
+            made = self._vectors["residual"][: chosen.stop - chosen.start]
             self._copy(rows[chosen], made)
             yield chosen, made
 
