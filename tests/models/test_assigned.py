@@ -1,5 +1,6 @@
 """Attributes that users assign are validated when they are used: one clear error, never another's memory."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -137,6 +138,17 @@ def test_parameters_are_validated_when_they_are_used(kind, name, value, words, t
         with pytest.raises((ValueError, TypeError), match=words):
             use()
     assert fresh.history is None
+
+
+@pytest.mark.parametrize("name", ["biases", "clip", "init", "weighted"])
+def test_what_no_parameter_of_implicit_als_changes_is_refused_at_once(name):
+    model = made(ImplicitALS, "cpu").fit(TRAIN, 1)
+    before, predicted = getattr(model, name), model.predict(3, [1, 2])
+    for value in (None, True, "damped", object(), np.array([1, 2])):
+        with pytest.raises(AttributeError, match=f"{name} of ImplicitALS is always {before!r}"):
+            setattr(model, name, value)
+    setattr(model, name, before)
+    assert getattr(copy.deepcopy(model), name) is before and np.array_equal(model.predict(3, [1, 2]), predicted)
 
 
 def test_what_follows_from_parameters_is_renewed():

@@ -12,6 +12,7 @@ from gpumf.models.estimator import Model
 from gpumf.models.factorization import Factorization, of_rated_items, solved_on_host, solved_users
 from gpumf.models.initial import normal_factors
 from gpumf.models.once import Once
+from gpumf.models.parameters import Fixed
 from gpumf.models.partial_fit import with_new
 from gpumf.ratings import Ratings
 from gpumf.ratings.damped import DAMPING
@@ -409,6 +410,10 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     True
     """
 
+    biases: Any = Fixed(False)
+    clip: Any = Fixed(False)
+    init: Any = Fixed("mean")
+    weighted: Any = Fixed(False)
     _of_training: dict[str, float] | None = None  # lambda and w0, given or by default
     _shares: tuple[float, float] = _SHARES
     _solvers: ClassVar = {

@@ -22,6 +22,23 @@ class _Judging(ABCMeta):
         return self
 
 
+class Fixed:
+    """An attribute of a kind of model that no parameter changes. To assign anything else is an AttributeError."""
+
+    def __init__(self, value):
+        self._value = value
+
+    def __set_name__(self, owner, name):
+        self._told = f"{name} of {owner.__name__} is always {self._value!r}"
+
+    def __get__(self, model, kind=None):
+        return self._value
+
+    def __set__(self, model, value):
+        if value is not self._value:
+            raise AttributeError(f"{self._told}; it cannot be assigned")
+
+
 class Parameters(metaclass=_Judging):
     """Keeps what the constructor was given: `get_params`, `set_params`, and a repr that makes an equal model.
 
