@@ -1,9 +1,9 @@
 """Attributes that users assign are validated when they are used: one clear error, never another's memory."""
 
-import copy
 import json
 import subprocess
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -148,7 +148,7 @@ def test_what_no_parameter_of_implicit_als_changes_is_refused_at_once(name):
         with pytest.raises(AttributeError, match=f"{name} of ImplicitALS is always {before!r}"):
             setattr(model, name, value)
     setattr(model, name, before)
-    assert getattr(copy.deepcopy(model), name) is before and np.array_equal(model.predict(3, [1, 2]), predicted)
+    assert getattr(deepcopy(model), name) is before and np.array_equal(model.predict(3, [1, 2]), predicted)
 
 
 def test_what_follows_from_parameters_is_renewed():
