@@ -165,10 +165,9 @@ class ALSWorker(Worker):
         model.solver_class.compile(model.hyperparameters)
         self._start = arrays
         self._solver = solver = model.solver_class(Model._problem(model, shard, model._to_solve(arrays)))
-        self._factors, self._solve_together = solver.factors, self._reduced
+        self._factors = solver.factors
         if self._reduces and model.device != "cpu":
             solver.share_items(carrier, bounds[1], users, shard.by_item.indptr, shard.facts.item_counts)
-            self._solve_together = solver.solve_shared
 
     def steps(self):
         """The parts of an epoch in their order, each complete on return: a dict of name -> function."""
@@ -188,7 +187,9 @@ class ALSWorker(Worker):
         self._solver.synchronize()
 
     def _together(self):
-        self._solver.solve_items(solve=self._solve_together)
+        # Not an attribute: the worker would refer to itself, and outlive its training on the device.
+        solve = self._reduced if self._model.device == "cpu" else self._solver.solve_shared
+        self._solver.solve_items(solve=solve)
         self._solver.synchronize()
 
     def _reduced(self, rows, fixed, solved):

@@ -1,6 +1,7 @@
 """Collective operations between GPUs, by NCCL through CuPy."""
 
 import socket
+import threading
 import time
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from gpumf.distributed.communicator import CommunicationTimeout, Communicator, P
 from gpumf.ratings.csr import row_offsets
 
 _POLL_SECONDS = 50e-6
+_ABORT_SECONDS = 5.0
 
 
 def gpu():
@@ -20,19 +22,34 @@ def gpu():
     return socket.gethostname(), cupy.cuda.runtime.deviceGetPCIBusId(device.id)
 
 
+@contextmanager
 def carrier(comm, device):
-    """What carries the factors: NCCL where every worker has a GPU of its own, else Dask's connections.
+    """What carries the factors while the body lasts: NCCL where every worker has a GPU, else Dask's connections.
+
+    NCCL ends a communicator on all workers of a host together: who comes first waits for the others. All end theirs
+    here, after the last of them has left the body. The garbage collector would come to each at another time, and one
+    that waits in it for the others has these wait for it in the training that follows.
 
     comm : Communicator, by which the workers agree; device : of the model
     """
+    if not usable(comm, device):
+        yield comm
+        return
+    made = NcclCommunicator(comm)
+    try:
+        yield made
+        made.barrier()
+    except BaseException:
+        made.abort()
+        raise
+    made.destroy()
+
+
+def usable(comm, device):
+    """Whether every worker has a GPU of its own, and CuPy finds NCCL there."""
     gpus = comm.all_gather_object(gpu() if device == "cuda" and comm.size > 1 else None)
-    if None in gpus or len(set(gpus)) < len(gpus) or not _everywhere(comm):
-        return comm
-    return NcclCommunicator(comm)
-
-
-def _everywhere(comm):
-    """Whether CuPy finds NCCL on every worker."""
+    if None in gpus or len(set(gpus)) < len(gpus):
+        return False
     from cupy.cuda import nccl
 
     return all(comm.all_gather_object(bool(getattr(nccl, "available", False))))
@@ -59,6 +76,19 @@ class NcclCommunicator(Communicator):
         self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
         self._types[np.dtype(np.int32)] = nccl.NCCL_INT32
         self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
+
+    def destroy(self):
+        """Let NCCL go; all workers do so at the same time."""
+        self._communicator.destroy()
+
+    def abort(self):
+        """Let NCCL go, whatever the other workers do.
+
+        NCCL may wait for them there too. They hear of it when this task has failed, so it does not wait for long.
+        """
+        aborting = threading.Thread(target=self._communicator.abort, daemon=True)
+        aborting.start()
+        aborting.join(_ABORT_SECONDS)
 
     def all_gather(self, array, bounds):
         if isinstance(array, np.ndarray):
@@ -170,11 +200,7 @@ class NcclCommunicator(Communicator):
                 if time.monotonic() > deadline:
                     raise CommunicationTimeout(f"NCCL has not come to its end after {self.timeout:g} s")
             except self._nccl.NcclError as problem:
-                self._communicator.abort()
                 raise PeerLost(f"NCCL: {problem}") from problem
-            except Exception:
-                self._communicator.abort()
-                raise
             time.sleep(_POLL_SECONDS)
 
 

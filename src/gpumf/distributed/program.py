@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,11 +61,12 @@ def train_together(comm, job, train, validation, learned):
     train, validation : pieces of this worker's part, as of `Source.parts`
     learned : arrays of all to go on from, or None
     """
-    return _Training(comm, job, train, validation, learned).run()
+    with ExitStack() as stack:
+        return _Training(comm, stack, job, train, validation, learned).run()
 
 
 class _Training:
-    def __init__(self, comm, job, train, validation, learned):
+    def __init__(self, comm, stack, job, train, validation, learned):
         started = time.perf_counter()
         self._comm, self._job, self._model = comm, job, job.model
         model = self._model
@@ -77,7 +79,7 @@ class _Training:
         if getattr(model, "_damped", False):
             self._facts = facts = replace(facts, damped=Damped.of(Parts(comm, ratings, facts)))
         model._set_training(facts)
-        self._carrier = nccl.carrier(comm, model.device)
+        self._carrier = stack.enter_context(nccl.carrier(comm, model.device))
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
         saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
         arrays, self._rows, self._best = saved or (learned, job.begun[0] if job.begun else [], None)

@@ -110,20 +110,19 @@ def _train(comm, data, factors, iterations, device):
     kept = [_rows(rows, part, model._offset) for rows, part in zip(sides, own, strict=True)]
     errors, what = model._errors(of_users(test, own[0])), identity(synthetic)
     del synthetic, train, test, sides  # the other workers' ratings
-    worker = ALSWorker(
-        nccl.carrier(comm, device), model, Shard(facts, *kept, there), model._initial(facts), bounds, "gather"
-    )
     rows = []
-    for iteration in range(1, iterations + 1):
-        comm.barrier()
-        begun, times = time.perf_counter(), []
-        for step, work in worker.steps().items():
-            started = time.perf_counter()
-            work()
-            times.append((iteration, step, started - begun, time.perf_counter() - started))
-        sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
-        comm.all_reduce(sums)
-        rows += [(*row, float(np.sqrt(sums[0] / sums[1]))) for row in times]
+    with nccl.carrier(comm, device) as carrier:
+        worker = ALSWorker(carrier, model, Shard(facts, *kept, there), model._initial(facts), bounds, "gather")
+        for iteration in range(1, iterations + 1):
+            comm.barrier()
+            begun, times = time.perf_counter(), []
+            for step, work in worker.steps().items():
+                started = time.perf_counter()
+                work()
+                times.append((iteration, step, started - begun, time.perf_counter() - started))
+            sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
+            comm.all_reduce(sums)
+            rows += [(*row, float(np.sqrt(sums[0] / sums[1]))) for row in times]
     return what, rows
 
 

@@ -65,16 +65,17 @@ def _train(comm, data, factors, parts, epochs, device):
     cuts = ends[0][(own.start <= ends[0]) & (ends[0] <= own.stop)]
     blocks = _blocks(rows, cuts, ends[1], there)
     del rows  # which the blocks drop when all are made
-    worker = SGDWorker(nccl.carrier(comm, device), model, blocks, model._initial(facts), bounds)
     found = []
-    for epoch in range(1, epochs + 1):
-        comm.barrier()
-        started = time.perf_counter()
-        worker.epoch(epoch - 1, [])
-        seconds = time.perf_counter() - started
-        sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
-        comm.all_reduce(sums)
-        found.append((epoch, seconds, float(np.sqrt(sums[0] / sums[1]))))
+    with nccl.carrier(comm, device) as carrier:
+        worker = SGDWorker(carrier, model, blocks, model._initial(facts), bounds)
+        for epoch in range(1, epochs + 1):
+            comm.barrier()
+            started = time.perf_counter()
+            worker.epoch(epoch - 1, [])
+            seconds = time.perf_counter() - started
+            sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
+            comm.all_reduce(sums)
+            found.append((epoch, seconds, float(np.sqrt(sums[0] / sums[1]))))
     return what, found
 
 
