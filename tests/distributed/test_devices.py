@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD, ImplicitALS
+from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.distributed import fit, local_cluster
 from gpumf.ratings import Ratings
 from support import scattered
@@ -65,33 +65,38 @@ def test_parts_of_items_equations_are_added_up(client, ratings, name):
         assert np.allclose(made.history.rmse, one.history.rmse, atol=1e-5)
 
 
-def same_on_cards(maker, ratings, **options):
+@pytest.fixture(scope="module")
+def gpus():
+    """A client of a worker a GPU, whose trainings follow each other on the same workers."""
+    if why := backends.why_unavailable("cuda"):
+        pytest.skip(why)
     pytest.importorskip("dask_cuda")
-    make = partial(maker, "cuda")
     with local_cluster() as client:
-        made = fit(make(), ratings, 2, ratings, client=client, attempts=1, **options)
+        yield client
+
+
+def same_on_gpus(gpus, maker, ratings, **options):
+    make = partial(maker, "cuda")
+    made = fit(make(), ratings, 2, ratings, client=gpus, attempts=1, **options)
     same(make, made, ratings)
     return made
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ON_DEVICES)
-def test_a_worker_a_card(ratings, name):
-    same_on_cards(ON_DEVICES[name], ratings)
+def test_a_worker_a_gpu(gpus, ratings, name):
+    same_on_gpus(gpus, ON_DEVICES[name], ratings)
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", ADDED_UP)
-def test_parts_are_added_up_between_cards(ratings, name):
-    same_on_cards(ADDED_UP[name], ratings, item_update="reduce")
+def test_parts_are_added_up_between_gpus(gpus, ratings, name):
+    same_on_gpus(gpus, ADDED_UP[name], ratings, item_update="reduce")
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("implicit", [False, True])
-def test_parts_are_on_their_way_while_the_next_are_made(implicit):
+def test_parts_are_on_their_way_while_the_next_are_made(gpus, implicit):
     """So many items that a worker of two GPUs shares its own out to four parts, whose memory is used twice."""
     rng = np.random.default_rng(3)
     users, items = 900, 9_000
@@ -104,5 +109,5 @@ def test_parts_are_on_their_way_while_the_next_are_made(implicit):
             return ImplicitALS(40, solver="cumf_cholesky", device=device)
         return ALS(40, 0.2, solver="cumf_cholesky", device=device, biases=False)
 
-    made, one = same_on_cards(maker, ratings, item_update="reduce"), maker("cuda").fit(ratings, 2, ratings)
+    made, one = same_on_gpus(gpus, maker, ratings, item_update="reduce"), maker("cuda").fit(ratings, 2, ratings)
     assert np.allclose(made.item_factors, one.item_factors, atol=1e-4)

@@ -5,11 +5,13 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from gpumf import ALS
+from gpumf import ALS, backends
 from gpumf.distributed import TrainingLost, fit, local_cluster
 from gpumf.distributed.checkpoints import read
 from support import scattered
@@ -36,20 +38,22 @@ def undisturbed(ratings):
     return model().fit(ratings, EPOCHS, ratings)
 
 
-def model():
-    return ALS(4, 0.1, device="cpu", solver="parallel")
+def model(device="cpu"):
+    return ALS(4, 0.1, device=device, solver="parallel" if device == "cpu" else "cumf_cholesky")
 
 
 @contextmanager
 def killing(client, folder, epochs, rng):
     """A function for `stop`, at which training waits once in each of these epochs until a worker is killed.
 
-    Gives the function, and the list of those killed.
+    Gives the function, and the list of those killed. The function writes each epoch to the file `epochs`.
     """
     killed, over = [], threading.Event()
 
     def stop(row):
         at, done = folder / f"{row['epoch']}", folder / f"{row['epoch']} killed"
+        with (folder / "epochs").open("a") as log:
+            log.write(f"{row['epoch']}\n")
         if row["epoch"] in epochs and not at.exists():
             at.touch()
             while not done.exists():
@@ -76,19 +80,40 @@ def killing(client, folder, epochs, rng):
         thread.join()
 
 
-def same(made, undisturbed):
-    assert np.allclose(made.user_factors, undisturbed.user_factors, atol=1e-5)
-    assert np.allclose(made.item_factors, undisturbed.item_factors, atol=1e-5)
-    assert np.allclose(made.history.rmse, undisturbed.history.rmse, atol=1e-6)
+def went_back(folder):
+    """How many epochs training went back each time that it was begun again, by the file of `killing`."""
+    epochs = list(map(int, (folder / "epochs").read_text().split()))
+    return [before - after for before, after in pairwise(epochs) if after <= before]
+
+
+def same(made, undisturbed, factors=1e-5, rmse=1e-6):
+    assert np.allclose(made.user_factors, undisturbed.user_factors, atol=factors)
+    assert np.allclose(made.item_factors, undisturbed.item_factors, atol=factors)
+    assert np.allclose(made.history.rmse, undisturbed.history.rmse, atol=rmse)
     assert made.history.epoch.tolist() == list(range(EPOCHS + 1))
 
 
 def test_after_kills_training_goes_on_from_the_checkpoint_to_the_same_end(cluster, ratings, undisturbed, tmp_path):
     path = tmp_path / "checkpoint.npz"
-    with killing(cluster, tmp_path, [3, 5], np.random.default_rng(1)) as (stop, killed):
-        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=stop, checkpoint=path, every=2, attempts=6)
+    with killing(cluster, tmp_path, [5, 7], np.random.default_rng(1)) as (stop, killed):
+        made = fit(model(), ratings, EPOCHS, ratings, client=cluster, stop=stop, checkpoint=path, every=3, attempts=6)
     assert len(killed) == 2 and not path.exists()
     same(made, undisturbed)
+    assert sorted(filter(None, went_back(tmp_path))) == [1, 2], "from 5 to the checkpoint of 3, from 7 to that of 6"
+
+
+@pytest.mark.gpu
+def test_a_worker_killed_on_a_gpu_costs_the_epochs_since_the_checkpoint(cluster, ratings, cuda, tmp_path):
+    if backends.gpus() < 2:
+        pytest.skip("two GPUs are needed for two workers that NCCL joins")
+    cluster.wait_for_workers(2, timeout=300)
+    train = partial(fit, train=ratings, epochs=EPOCHS, validation=ratings, client=cluster, workers=2, attempts=6)
+    undisturbed = train(model("cuda"))
+    with killing(cluster, tmp_path, [5], np.random.default_rng(3)) as (stop, killed):
+        made = train(model("cuda"), stop=stop, checkpoint=tmp_path / "checkpoint.npz", every=3)
+    assert len(killed) == 1
+    same(made, undisturbed, factors=1e-4, rmse=1e-5)
+    assert list(filter(None, went_back(tmp_path))) == [2]
 
 
 def test_without_a_checkpoint_it_starts_again(cluster, ratings, undisturbed, tmp_path):
