@@ -74,8 +74,17 @@ class NcclCommunicator(Communicator):
         # What is begun there is sent while the current stream's kernels run, and before those that wait for room.
         self._beside = cupy.cuda.Stream(non_blocking=True, priority=-1)
         self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
+        self._token = cupy.zeros(1, np.int32)
         self._types[np.dtype(np.int32)] = nccl.NCCL_INT32
         self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
+
+    def barrier(self):
+        """Return when every worker has come here, at nearly the same time: Dask's messages arrive milliseconds apart.
+
+        Those come first, as who waits for long is not to have its GPU wait in a kernel.
+        """
+        super().barrier()
+        self.all_reduce(self._token)
 
     def destroy(self):
         """Let NCCL go; all workers do so at the same time."""

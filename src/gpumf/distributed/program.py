@@ -135,7 +135,7 @@ class _Training:
         while diverged is None and self._rows[-1]["epoch"] < job.epochs and not self._stopped():
             epoch = self._rows[-1]["epoch"]
             before = tuple(array.copy() for array in worker.own_arrays())
-            self._comm.barrier()
+            self._carrier.barrier()
             started = time.perf_counter()
             worker.epoch(epoch, self._rows)
             passed = time.perf_counter() - started

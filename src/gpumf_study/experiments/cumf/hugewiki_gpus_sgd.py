@@ -12,6 +12,7 @@ blocks.
 """
 
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from gpumf import SGD, backends
 from gpumf.ratings import synthetic_device
 from gpumf.ratings.csr import CompressedRows
 from gpumf_study.experiments import identity
-from gpumf_study.experiments.cumf.hugewiki_gpus import facts_of, of_users, on_workers, speed_up
+from gpumf_study.experiments.cumf.hugewiki_gpus import beside_model, facts_of, of_users, on_workers, speed_up, within
 from gpumf_study.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
 
 REGULARIZATION, LEARNING_RATE = 0.05, 0.03
@@ -69,7 +70,7 @@ def _train(comm, data, factors, parts, epochs, device):
     with nccl.carrier(comm, device) as carrier:
         worker = SGDWorker(carrier, model, blocks, model._initial(facts), bounds)
         for epoch in range(1, epochs + 1):
-            comm.barrier()
+            carrier.barrier()
             started = time.perf_counter()
             worker.epoch(epoch - 1, [])
             seconds = time.perf_counter() - started
@@ -91,8 +92,9 @@ def _blocks(rows, cuts, bounds, device):
 
 def epochs(frame):
     """Return seconds from where all workers have begun an epoch to where the last has ended, by x_workers; none of
-    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs."""
-    frame = frame[frame.value.notna().groupby(frame.x_workers).transform("all")]
+    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs. The first, in which
+    NCCL connects the GPUs, is left out."""
+    frame = frame[frame.value.notna().groupby(frame.x_workers).transform("all") & (frame.x_epoch > 1)]
     ends = frame.groupby(["x_workers", "x_epoch"]).seconds.max()
     return ends.reset_index().rename(columns={"x_epoch": "repeat"})
 
@@ -104,4 +106,13 @@ def summary(frame):
     return pd.DataFrame({"seconds": seconds, "speed_up": seconds.get(1, np.nan) / seconds, "rmse": rmse})
 
 
-CLAIMS = [speed_up("SGD", gpus, epochs) for gpus in (2, 4)]
+def received(frame, gpus):
+    """Return the bytes that a GPU receives in an epoch: all items' factors, which have gone round then."""
+    return 4 * int(frame.factors.iloc[0]) * synthetic_device.RECIPES[frame["data"].iloc[0]].items
+
+
+_beside_model = partial(beside_model, epochs, received)
+CLAIMS = [
+    *(speed_up("SGD", gpus, epochs) for gpus in (2, 4)),
+    *(within("SGD", gpus, _beside_model) for gpus in (2, 4)),
+]

@@ -1,10 +1,48 @@
 """Iterations on several GPUs: when the last worker has ended, what more GPUs gain, and what a worker keeps."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf.ratings import synthetic_device
-from gpumf_study.experiments.cumf import hugewiki_gpus
+from gpumf_study.experiments.cumf import hugewiki_gpus, hugewiki_gpus_sgd
+from outcomes import word
+
+
+def iterations_of(workers, seconds, first=2.0):
+    """Four iterations, of which the first takes longer by so many seconds; each worker takes as long."""
+    rows = [
+        (workers, rank, iteration, seconds * (1 + 0.001 * iteration) + first * (iteration == 1))
+        for iteration in (1, 2, 3, 4)
+        for rank in range(workers)
+    ]
+    frame = pd.DataFrame(rows, columns=["x_workers", "x_rank", "x_iteration", "seconds"])
+    return frame.assign(x_epoch=frame.x_iteration, x_begin=0.0, value=0.6, factors=100, data="hugewiki-synthetic")
+
+
+def test_the_iteration_in_which_nccl_connects_is_left_out():
+    frame = pd.concat([iterations_of(1, 0.8), iterations_of(4, 0.2, first=50.0)])
+    table = hugewiki_gpus.iterations(frame)
+    assert table.groupby("x_workers").repeat.apply(list).to_dict() == {1: [2, 3, 4], 4: [2, 3, 4]}
+    assert table[table.x_workers == 4].seconds.max() < 0.21
+
+
+@pytest.mark.parametrize(
+    ("model", "received"),
+    # Users' factors in half precision, 112 columns of them, of three quarters of the users; or all items' in FP32.
+    [("als", 0.75 * (50_082_603 * 112 * 2 + 39_780 * 100 * 4)), ("sgd", 39_780 * 100 * 4)],
+)
+def test_the_model_of_time_is_that_of_one_gpu_shared_out_and_what_the_links_take(model, received):
+    experiment = {"als": hugewiki_gpus, "sgd": hugewiki_gpus_sgd}[model]
+    expected = 0.8 / 4 + received / 450e9
+    frame = pd.concat([iterations_of(1, 0.8), iterations_of(4, expected)])
+    table = experiment._beside_model(frame)
+    by_model = table[(table.variant == "model") & (table.x_workers == 4)]
+    assert by_model.seconds.min() == pytest.approx(0.8 * 1.002 / 4 + received / 450e9)
+    claim = f"{model}-hugewiki-4gpu-model"
+    assert word(claim, frame) == "replicated"
+    for off in (0.8, 1.25):
+        assert word(claim, pd.concat([iterations_of(1, 0.8), iterations_of(4, expected * off)])) == "not replicated"
 
 
 @pytest.mark.emulator

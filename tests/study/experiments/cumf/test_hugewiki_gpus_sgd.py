@@ -11,7 +11,7 @@ COLUMNS = ["x_workers", "x_rank", "x_epoch", "seconds", "value"]
 
 
 def rows(workers, seconds, rmse=(0.7, 0.6)):
-    """Two epochs of each worker, of which the last rank ends an eighth later than the others."""
+    """Epochs of each worker, of which the last rank ends an eighth later than the others."""
     late = [1.0] * (workers - 1) + [1.125]
     return [(workers, rank, epoch, seconds * late[rank], after)
             for epoch, after in enumerate(rmse, 1) for rank in range(workers)]  # fmt: skip
