@@ -82,14 +82,22 @@ def test_there_are_at_most_three_levels_of_inheritance():
     assert not [kind for kind in own if levels(kind) > 3]
 
 
-@pytest.mark.parametrize(("device", "factors", "most"), [("cpu", 16, 150), ("emulator", 100, 900)])
-def test_a_fit_takes_few_calls(device, factors, most, request):
+@pytest.mark.parametrize(
+    ("device", "factors", "biases", "most"),
+    [
+        ("cpu", 16, False, 150),
+        ("cpu", 16, "damped", 200),
+        ("emulator", 100, False, 600),
+        ("emulator", 100, "damped", 1000),
+    ],
+)
+def test_a_fit_takes_few_calls(device, factors, biases, most, request):
     """Of one epoch, after a first one: what Python does must not grow unnoticed."""
     if device == "emulator":
         request.getfixturevalue("host")
     train, calls = ragged_ratings(n_users=40, n_items=30, longest=20, seed=1), []
     root = inspect.getsourcefile(gpumf).removesuffix("__init__.py")
-    model = ALS(factors, biases=False, device=device).fit(train, epochs=1)
+    model = ALS(factors, biases=biases, device=device).fit(train, epochs=1)
     sys.setprofile(
         lambda frame, event, _: event == "call" and calls.append(frame.f_code.co_filename.startswith(root))
     )

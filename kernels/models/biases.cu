@@ -26,23 +26,27 @@ extern "C" __global__ void row_biases(const long long* __restrict__ indptr, cons
     if (lane == 0) made[row] = (float)(sum / (end - begin + damping));
 }
 
-// made: (n_rows,), the products of rows and `vector`; signs: 1 draws the sign of each entry by its row and column, -1 by
-// its column and row, 0 does not. Grid and block: a warp a row.
+// made: (n_rows, 2), the products of rows and two vectors, for the second with a random sign of each entry, drawn by its
+// row and column, or by its column and row where the rows are `transposed`. Grid and block: a warp a row.
 extern "C" __global__ void row_products(const long long* __restrict__ indptr, const int* __restrict__ indices,
                                         const float* __restrict__ values, int n_rows,
-                                        const float* __restrict__ vector, int signs, double* __restrict__ made) {
+                                        const float2* __restrict__ vectors, int transposed,
+                                        double* __restrict__ made) {
     const long long row = row_of_warp();
     if (row >= n_rows) return;
     const int lane = threadIdx.x % 32;
     const long long begin = indptr[row], end = indptr[row + 1];
-    double sum = 0.0;
+    double plain = 0.0, with_signs = 0.0;
     for (long long t = begin + lane; t < end; t += 32) {
-        const long long column = indices[t], cell = signs > 0 ? (row << 32) + column : (column << 32) + row;
-        const double product = values[t] * (double)vector[column];
-        sum += signs != 0 && splitmix64(cell) & 1 ? -product : product;
+        const long long column = indices[t], cell = transposed ? (column << 32) + row : (row << 32) + column;
+        const float2 of_column = vectors[column];
+        const double product = values[t] * (double)of_column.y;
+        plain += values[t] * (double)of_column.x;
+        with_signs += splitmix64(cell) & 1 ? -product : product;
     }
-    sum = warp_sum(sum);
-    if (lane == 0) made[row] = sum;
+    plain = warp_sum(plain);
+    with_signs = warp_sum(with_signs);
+    if (lane == 0) made[2 * row] = plain, made[2 * row + 1] = with_signs;
 }
 
 // left: (n,), (r - mean - b_row - b_column) / unit of each rating. Grid and block: a thread a rating.
@@ -90,14 +94,4 @@ extern "C" __global__ void take_column(const float* __restrict__ rows, long long
                                        float* __restrict__ found) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (k < n) found[k] = rows[k * width + column];
-}
-
-// In place: factors of rows times `scale`, and biases in a column. Grid and block: a thread a number of the rows.
-extern "C" __global__ void set_biases(float* __restrict__ rows, long long n, int width, int column, float scale,
-                                      const float* __restrict__ biases) {
-    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (k >= n) return;
-    const int place = (int)(k % width);
-    if (place < width - 2) rows[k] *= scale;
-    else if (place == column) rows[k] = biases[k / width];
 }

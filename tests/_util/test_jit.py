@@ -36,10 +36,10 @@ def copy(tmp_path):
 
 SECONDS = """
 from gpumf._util import jit
-before = jit.seconds()
+before = jit.SPENT.seconds
 from gpumf.ratings.synthetic import numbers
 numbers.normal(numbers.np.uint64(7), 3)
-print(before, jit.seconds())
+print(before, jit.SPENT.seconds)
 """
 
 

@@ -20,7 +20,7 @@ from gpumf.ratings import Ratings
 def _environment(monkeypatch):
     for name in ("GPUMF_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "cores", lambda: 16)
+    monkeypatch.setattr(threads, "_affinity", lambda _: range(16))
 
 
 def test_the_innermost_setting_counts_and_bounds_hold(monkeypatch):

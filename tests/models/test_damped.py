@@ -5,7 +5,7 @@ import pytest
 
 from gpumf import ALS, RBM, SGD
 from gpumf.ratings import DataError, Ratings, load_dataset
-from gpumf.ratings.damped import STRENGTH, Damped, Table
+from gpumf.ratings.damped import STRENGTH, Table
 from support import ragged_ratings
 
 AFFINE = [(25.0, -25.0), (2.0, 0.0), (0.1, 3.0), (-1.0, 6.0), (1e6, 5e5), (1e-9, 0.0)]
@@ -157,14 +157,18 @@ def test_the_penalty_is_by_singular_values():
     left = np.zeros((train.n_users, train.n_items))
     left[train.users, train.items] = train.standardized(train.mean, *train.damped[:2], unit).values
     table.width = 1.0
-    x = np.random.default_rng(0).standard_normal(train.n_items).astype(np.float32)
-    product, width = table.products(0, x, False), 4.0
-    np.testing.assert_allclose(product * width / unit, left @ x, rtol=1e-4, atol=1e-4)
-    identity = np.eye(train.n_items, dtype=np.float32)
-    flipped = np.stack([table.products(0, column, True) for column in identity], axis=1) * width / unit
+    rng, width = np.random.default_rng(0), 4.0
+    x, y = (rng.standard_normal((n, 2)).astype(np.float32) for n in (train.n_items, train.n_users))
+    product = table.products(0, x) * width / unit
+    np.testing.assert_allclose(product[:, 0], left @ x[:, 0], rtol=1e-4, atol=1e-4)
+    columns = [
+        np.stack([np.zeros_like(column), column], axis=1) for column in np.eye(train.n_items, dtype=np.float32)
+    ]
+    flipped = np.stack([table.products(0, column)[:, 1] for column in columns], axis=1) * width / unit
     assert np.allclose(abs(flipped), abs(left), atol=1e-5) and 0.4 < (flipped * left > 0)[left != 0].mean() < 0.6
-    y = np.random.default_rng(1).standard_normal(train.n_users).astype(np.float32)
-    np.testing.assert_allclose(table.products(1, y, True) * width / unit, flipped.T @ y, rtol=1e-4, atol=1e-4)
+    of_items = table.products(1, y) * width / unit
+    np.testing.assert_allclose(of_items[:, 0], left.T @ y[:, 0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_items[:, 1], flipped.T @ y[:, 1], rtol=1e-4, atol=1e-4)
     signal, noise = np.linalg.norm(left, 2), np.linalg.norm(flipped, 2)
     roots = sum((n**1.5).sum() / n.sum() for n in (train.user_counts, train.item_counts))
     assert noise < 0.9 * signal and train.damped.penalty == pytest.approx(STRENGTH * roots * noise / signal, rel=0.05)
@@ -175,7 +179,7 @@ def test_a_device_finds_the_same_damped_biases(host):
     from gpumf.ratings import DeviceRatings
 
     train = structured(n_users=50, n_items=40, nnz=700)
-    there = Damped.of(Table(DeviceRatings.of(train, backends.device("emulator"))))
+    there = DeviceRatings.of(train, backends.device("emulator")).damped
     for ours, theirs in zip(train.damped, there, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, backends
+from gpumf._util.jit import SPENT
+from gpumf.backends.signature import Signature
 from gpumf.models.times import Clock, Times
 from gpumf.ratings import DeviceRatings, Ratings
 
@@ -127,14 +129,11 @@ class Compiler:
 
 def test_a_clock_counts_compiling_apart(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", Tick())
-    device, numba, native = Compiler(), [0.0], [0.0]
-    monkeypatch.setattr("gpumf._util.jit.seconds", lambda: sum(numba))
-    monkeypatch.setattr("gpumf.backends.compile.seconds", lambda: sum(native))
-    clock = Clock(device)  # 1
+    monkeypatch.setattr(SPENT, "seconds", 0.5)
+    clock = Clock(device := Compiler())  # 1
     with clock.spent_on("preprocess"):  # 2 to 3
         device.compile_seconds += 0.125
-        numba.append(0.0625)
-        native.append(0.0625)
+        SPENT.seconds += 0.125
     clock.spent_on("preprocess")  # 4 to 5
     clock.spent_on("compile")  # to 6
     device.compile_seconds += 0.5
@@ -164,21 +163,18 @@ def test_times_add_up(device, sets, monkeypatch, tmp_path):
 def test_an_epoch_on_a_device_takes_few_launches_and_waits(launcher, sets, monkeypatch):
     counts = {"launch": 0, "wait": 0, "allocate": 0}
 
-    def counted(name, method):
-        real = getattr(launcher, method)
+    def counted(name, method, of=launcher):
+        real = getattr(of, method)
 
         def call(*arguments):
             counts[name] += 1
             return real(*arguments)
 
-        monkeypatch.setattr(launcher, method, call)
+        monkeypatch.setattr(of, method, call)
 
     monkeypatch.setattr(launcher, "array", lambda array, real=launcher.array: real(array))
-    for name, method in (
-        ("launch", "launch" if launcher.name == "emulator" else "launched"),
-        ("wait", "synchronize"),
-    ):
-        counted(name, method)
+    counted("launch", "bind", Signature)  # of its arguments
+    counted("wait", "synchronize")
     counted("wait", "to_numpy")
     counted("allocate", "empty")
     seen = []

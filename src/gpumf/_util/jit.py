@@ -41,8 +41,15 @@ SUMS_IN_ANY_ORDER = {"reassoc", "contract", "arcp", "nsz"}
 _STATE = SimpleNamespace(lock=threading.RLock(), turn=threading.RLock(), cached=True, parallel=True)
 """Of this process: the lock of first uses (reentrant: to compile a function is to compile those that it calls), that
 of threads to compute on all others, and whether functions are cached on disk and may run in parallel."""
-_SPENT = threading.local()
-"""Of each thread: `seconds`, and whether it is `compiling` already."""
+
+
+class _Spent(threading.local):
+    """Of each thread: `seconds` on what was not compiled before, and whether it is `compiling` already."""
+
+    seconds, compiling = 0.0, False
+
+
+SPENT = _Spent()
 
 
 class _Late:
@@ -260,22 +267,17 @@ def _start_threads(parallel):
 
 @contextmanager
 def _counted():
-    """Time the body for `seconds`, where it calls the function that it is given with True, within no other one."""
-    outermost, started, compiled = not getattr(_SPENT, "compiling", False), time.perf_counter(), []
-    _SPENT.compiling = True
+    """Time the body for `SPENT`, where it calls the function that it is given with True, within no other one."""
+    outermost, started, compiled = not SPENT.compiling, time.perf_counter(), []
+    SPENT.compiling = True
     try:
         yield compiled.append
     finally:
         if outermost:
-            _SPENT.compiling = False
+            SPENT.compiling = False
             if any(compiled):
-                _SPENT.seconds = seconds() + time.perf_counter() - started
+                SPENT.seconds += time.perf_counter() - started
                 _seal()
-
-
-def seconds():
-    """Spent in this thread on functions that Numba compiled because its cache lacked them."""
-    return getattr(_SPENT, "seconds", 0.0)
 
 
 def _after_fork():

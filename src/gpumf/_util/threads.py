@@ -33,8 +33,8 @@ _LIMIT: ContextVar[int | None] = ContextVar("limit", default=None)
 
 def count() -> int:
     """Return the number of threads that work runs on; ValueError where GPUMF_NUM_THREADS is no integer from 1."""
-    given, most = _settings(*map(os.environ.get, _VARIABLES))
-    return min(_LIMIT.get() or given or cores(), most)
+    usual, most = _settings(len(_affinity(0)), *map(os.environ.get, _VARIABLES))
+    return min(_LIMIT.get() or usual, most)
 
 
 @contextmanager
@@ -101,23 +101,24 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 def cores() -> int:
     """Return the number of cores that this process may use, by its affinity and the quota of its cgroups."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(usable, _quota())))
+    usual, _ = _settings(len(_affinity(0)), None)
+    return usual
 
 
+_affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
 _VARIABLES = "GPUMF_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 
 @cache
-def _settings(given, *bounds):
-    """(threads asked for or None, the most that there may be), by the values of `_VARIABLES`."""
+def _settings(usable, given, *bounds):
+    """(threads without a limit, the most that there may be), by cores of the affinity and values of `_VARIABLES`."""
     given = (given or "").strip()
     if given and not (given.isdecimal() and int(given)):
         raise ValueError(f"GPUMF_NUM_THREADS must be an integer from 1, not {given!r}")
     # OMP_NUM_THREADS may be a list, one for each level of nested loops.
     texts = ((text or "").split(",")[0].strip() for text in bounds)
     most = min((int(text) for text in texts if text.isdecimal() and int(text)), default=math.inf)
-    return int(given) if given else None, most
+    return int(given) if given else max(1, math.ceil(min(usable, _quota()))), most
 
 
 @cache

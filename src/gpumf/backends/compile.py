@@ -18,6 +18,7 @@ import numpy as np
 
 from gpumf._util import paths
 from gpumf._util.integrity import sealed, unsealed
+from gpumf._util.jit import SPENT
 from gpumf._util.source_text import text
 
 _FOLDER = Path(__file__).parent / "cpu" / "native"
@@ -26,8 +27,6 @@ _OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-fno-math-errno", "-
 _OPTIONS += ["-fno-signed-zeros", "-fassociative-math", "-Wno-psabi"]
 
 _LINE = 64  # bytes of a cache line
-_SPENT: list[float] = []
-"""Seconds that each library of this process took to find or compile."""
 
 
 class CompileError(RuntimeError):
@@ -77,12 +76,7 @@ def library(source, **defines):
     except (CompileError, OSError, subprocess.SubprocessError):
         return None
     finally:
-        _SPENT.append(time.perf_counter() - started)
-
-
-def seconds():
-    """Spent in this process on finding and compiling libraries."""
-    return sum(_SPENT)
+        SPENT.seconds += time.perf_counter() - started
 
 
 _NUMBERS = {"int64": ctypes.c_int64, "int32": ctypes.c_int, "float32": ctypes.c_float, "bool": ctypes.c_bool}

@@ -101,7 +101,10 @@ class Kernel:
             raise DeviceError(
                 f"{self.name}: no GPU runs a block of {block} threads with {shared} bytes shared memory"
             )
-        self.device.launch(partial(self._run, grid, block, arguments, shared))
+        if self.device._launches is None:
+            self._run(grid, block, arguments, shared)
+        else:
+            self.device._launches.append(partial(self._run, grid, block, arguments, shared))
 
     def _run(self, grid, block, arguments, shared):
         self.device.launched.add((self.source, self.name, self.defined))
@@ -254,13 +257,6 @@ class EmulatorDevice(Recorder):
         self.compile_seconds += time.perf_counter() - started
         self._kernels[key] = Kernel(source, name, defined, Signature(name, kernels[name]), library, self)
         return self._kernels[key]
-
-    def launch(self, run):
-        """Run a launch, a function without arguments, now or whenever the recording is replayed."""
-        if self._launches is None:
-            run()
-        else:
-            self._launches.append(run)
 
     def _captured(self, work):
         work()

@@ -293,7 +293,7 @@ class Parts:
         self.counts = facts.user_counts, facts.item_counts
 
     def biases(self, side, fixed):
-        sums = self._sums(side, self._left - (fixed / np.float64(self.width))[self._sides[1 - side]])
+        (sums,) = self._sums(side, self._left - (fixed / np.float64(self.width))[self._sides[1 - side]])
         return (self.width * sums / (self.counts[side] + DAMPING[side])).astype(np.float32)
 
     def subtract(self, *biases):
@@ -303,14 +303,15 @@ class Parts:
         self._comm.all_reduce(square)
         return self.width * float(np.sqrt(square[0] / self._nnz))
 
-    def products(self, side, vector, signs):
-        left, (users, items) = self._left, self._sides
-        if signs:
-            odd = splitmix64((users.astype(np.uint64) << np.uint64(32)) + items.astype(np.uint64)) & np.uint64(1)
-            left = np.where(odd, -left, left)
-        return self._sums(side, left * vector[self._sides[1 - side]])
+    def products(self, side, vectors):
+        users, items = (positions.astype(np.uint64) for positions in self._sides)
+        odd = splitmix64((users << np.uint64(32)) + items) & np.uint64(1)
+        plain, signed = vectors[self._sides[1 - side]].T
+        return self._sums(side, self._left * plain, np.where(odd, -self._left, self._left) * signed).T
 
-    def _sums(self, side, values):
-        sums = np.bincount(self._sides[side], values, len(self.counts[side]))
+    def _sums(self, side, *values):
+        """The sums of each row's values, float64 (len(values), rows)."""
+        rows, n = self._sides[side], len(self.counts[side])
+        sums = np.array([np.bincount(rows, of, n) for of in values])
         self._comm.all_reduce(sums)
         return sums

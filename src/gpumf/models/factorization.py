@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from gpumf.models.once import Once
 from gpumf.models.ranking import MAX_ITEMS, ItemColumns, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
-from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, set_biases, with_biases, without_biases
+from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, with_biases, without_biases
 from gpumf.ratings.damped import SOURCE as BIASES
 from gpumf.ratings.device import SOURCE as RATINGS
 from gpumf.ratings.device import DeviceRatings
@@ -222,12 +223,11 @@ class Factorization(_Base):
         users, items = self._draw(train, train.n_users, keys[0]), self._draw(train, train.n_items, keys[1])
         if not self.biases:
             return users, items
-        made = with_bias_columns(train, (users, 0), (items, 0), train.device)
-        if self._damped:  # in units of the ratings
-            *biases, unit, _ = train.damped
-            for rows, column, of in zip(made, (-2, -1), biases, strict=True):
-                set_biases(rows, column, of, np.sqrt(unit), train.device)
-        return made
+        if not self._damped:
+            return with_bias_columns(train, (users, 0), (items, 0), train.device)
+        of_users, of_items, unit, _ = train.damped
+        sides = (users, of_users), (items, of_items)
+        return with_bias_columns(train, *sides, train.device, np.sqrt(unit))  # in units of the ratings
 
     def _draw(self, train, rows, key):
         """Initial factors of so many users or items, without biases: a function of the key and of their positions."""
@@ -253,7 +253,7 @@ class Factorization(_Base):
             return super()._problem(train, arrays)
         if self._standard is None:  # not fitted
             self.mean, self._standard = train.mean, train.damped
-        biases = (column_of(rows, column, train.device) for rows, column in zip(arrays, (-2, -1), strict=True))
+        biases = map(column_of, arrays, (-2, -1), repeat(train.device))
         train = train.standardized(self.mean, *biases, self._standard.step)
         return super()._problem(train, self._to_solve(arrays))
 
@@ -261,7 +261,8 @@ class Factorization(_Base):
         """What a solver starts from: the factors without damped biases, in what it counts in."""
         if not self._damped:
             return arrays
-        return [without_biases(array, 1 / self._scale_of_factors, self._there) for array in arrays]
+        scale, there = 1 / self._scale_of_factors, self._there
+        return [without_biases(array, scale, there) for array in arrays]
 
     @property
     def _scale_of_factors(self):

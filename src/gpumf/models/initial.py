@@ -33,12 +33,12 @@ def normal_factors(rows, factors, deviation, key, device=None):
     return _made(rows, factors, device, _draw_normal, key=key, deviation=deviation)
 
 
-def with_bias_columns(train, users, items, device=None):
-    """Rows of factors with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
+def with_bias_columns(train, users, items, device=None, scale=1.0):
+    """Rows of factors times a number with the two columns of biases: (.., b_u, 1) and (.., 1, b_i).
 
     train : Ratings; for users and items without one, factors and bias are zero
-    users, items : (factors, biases), (rows, f) and (rows,), or a number in the place of all biases
-    device : of `gpumf.backends`, where the factors are and all biases of a side are a number; the CPU if None
+    users, items : (factors, biases), (rows, f) and on the host (rows,), or a number in the place of all biases
+    device : of `gpumf.backends`, where the factors are; the CPU if None
     Returns (user_factors, item_factors): float32 (rows, f + 2), where the factors are
     """
     made = []
@@ -46,10 +46,11 @@ def with_bias_columns(train, users, items, device=None):
         known, (n, width) = counts > 0, (len(factors), factors.shape[1] + 2)
         if device is None:
             rows = np.ones((n, width), np.float32)
-            rows[:, :-2], rows[:, column] = factors * known[:, None], bias * known
+            rows[:, :-2], rows[:, column] = factors * known[:, None] * np.float32(scale), bias * known
         else:
             rows = device.empty((n, width), np.float32)
-            given = {"factors": factors, "bias": bias, "known": device.array(known.view(np.uint8))}
+            biases, known = device.arrays([np.broadcast_to(np.float32(bias), n) * known, known.view(np.uint8)])
+            given = {"factors": factors, "scale": scale, "biases": biases, "known": known}
             given |= {"n": rows.size, "width": width, "column": width + column}
             kernel = device.kernel(SOURCE, "add_bias_columns")
             kernel(-(-rows.size // _BLOCK), _BLOCK, **given, rows=rows)

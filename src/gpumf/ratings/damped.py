@@ -1,6 +1,5 @@
 """Damped biases of users and items, and how strong a model that learns what they leave is to be regularized."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,12 +53,12 @@ class Damped(NamedTuple):
             for side in (1, 0):
                 biases[side] = table.biases(side, biases[1 - side])
         unit = table.subtract(*biases) or 1.0
-        signal, noise = (_largest_singular_value(table, signs) * table.width / unit for signs in (False, True))
+        signal, noise = _largest_singular_values(table) * table.width / unit
         return cls(*biases, unit, _penalty_of(*table.counts, signal, noise))
 
 
 class Table:
-    """Ratings as `Damped` asks for them. Of two sides, users are 0 and items 1.
+    """Ratings on the host as `Damped` asks for them. Of two sides, users are 0 and items 1.
 
     counts : the ratings of each user, and of each item
     width : the unit of `products`
@@ -67,14 +66,12 @@ class Table:
 
     def __init__(self, train):
         self._rows, self._mean, self._device = (train.by_user, train.by_item), train.mean, train.device
-        if self._device:  # where every launch takes the offsets from
-            self._rows = [replace(rows, indptr=self._device.array(rows.indptr)) for rows in self._rows]
         self.width = width_of(train)
         self.counts = train.user_counts, train.item_counts
 
     def biases(self, side, fixed):
         """The damped biases of a side, float32, given those of the other."""
-        return row_biases(self._rows[side], self._mean, fixed, DAMPING[side], self._device)
+        return row_biases(self._rows[side], self._mean, fixed, DAMPING[side])
 
     def subtract(self, *biases):
         """Leave Z in the place of the ratings; its root mean square."""
@@ -84,9 +81,36 @@ class Table:
         ]
         return self.width * float(np.sqrt(mean_of(self._rows[0].values, self._device, squared=True)))
 
-    def products(self, side, vector, signs):
-        """The product of Z, or for side 1 of its transpose, with a vector, float64; with random signs, or without."""
-        return row_products(self._rows[side], vector, (1, -1)[side] * signs, self._device)
+    def products(self, side, vectors):
+        """The products of Z, or for side 1 of its transpose, with two vectors, the second with random signs.
+
+        vectors : float32 (columns, 2)
+        Returns float64 (rows, 2)
+        """
+        rows, made = self._rows[side], np.empty((len(self.counts[side]), 2))
+        _row_products(rows.indptr, rows.indices, rows.values, vectors, side == 1, made)
+        return made
+
+
+class DeviceTable(Table):
+    """As `Table`, of ratings on a device of `gpumf.backends`: biases and vectors come from the host and go there."""
+
+    def __init__(self, train):
+        super().__init__(train)
+        self._kernels = [self._device.kernel(SOURCE, name) for name in ("row_biases", "row_products")]
+        self._indptr = [self._device.array(rows.indptr) for rows in self._rows]
+        self._products = [self._device.empty((len(of), 2), np.float64) for of in self.counts]
+
+    def biases(self, side, fixed):
+        made = self._device.empty(len(self.counts[side]), np.float32)
+        given = {"mean": self._mean, "fixed": self._device.array(fixed), "damping": DAMPING[side]}
+        _over_rows(self._kernels[0], self._indptr[side], self._rows[side], made, **given)
+        return self._device.to_numpy(made)
+
+    def products(self, side, vectors):
+        given, made = {"vectors": self._device.array(vectors), "transposed": side}, self._products[side]
+        _over_rows(self._kernels[1], self._indptr[side], self._rows[side], made, **given)
+        return self._device.to_numpy(made)
 
 
 def width_of(train):
@@ -105,19 +129,19 @@ def _penalty_of(user_counts, item_counts, signal, noise):
     return float(penalty if noise < _ALIKE * signal else max(penalty, noise + signal))
 
 
-def _largest_singular_value(table, signs):
-    """That of Z, with random signs or without, by Golub and Kahan's bidiagonalization."""
+def _largest_singular_values(table):
+    """Those of Z, and of Z with random signs, float64 (2,), by Golub and Kahan's bidiagonalization of both."""
     right = np.random.default_rng(0).standard_normal(len(table.counts[1]))
-    right /= np.linalg.norm(right)
-    left, beta, bidiagonal = 0.0, 0.0, np.zeros((_STEPS, _STEPS + 1))
+    right = np.stack(2 * [right / np.linalg.norm(right)], axis=1)
+    left, beta, bidiagonal = 0.0, 0.0, np.zeros((2, _STEPS, _STEPS + 1))
     for k in range(_STEPS):  # all of them always: workers that share a table stay in step
-        left = table.products(0, right.astype(np.float32), signs) - beta * left
-        alpha = bidiagonal[k, k] = np.linalg.norm(left)
-        left /= alpha or 1.0
-        right = table.products(1, left.astype(np.float32), signs) - alpha * right
-        beta = bidiagonal[k, k + 1] = np.linalg.norm(right)
-        right /= beta or 1.0
-    return float(np.linalg.norm(bidiagonal, 2))
+        left = table.products(0, right.astype(np.float32)) - beta * left
+        alpha = bidiagonal[:, k, k] = np.linalg.norm(left, axis=0)
+        left /= np.where(alpha, alpha, 1)
+        right = table.products(1, left.astype(np.float32)) - alpha * right
+        beta = bidiagonal[:, k, k + 1] = np.linalg.norm(right, axis=0)
+        right /= np.where(beta, beta, 1)
+    return np.linalg.norm(bidiagonal, 2, axis=(1, 2))
 
 
 def mean_of(values, device=None, squared=False):
@@ -132,32 +156,14 @@ def mean_of(values, device=None, squared=False):
     return float(device.to_numpy(sums).sum() / len(values))
 
 
-def row_biases(rows, mean, fixed, damping, device=None):
+def row_biases(rows, mean, fixed, damping):
     """The damped bias of each row, float32 (rows,): its sum of r - mean - fixed, by its ratings and damping.
 
-    rows : CompressedRows, on a device of `gpumf.backends` or the host; fixed : float32 (columns,), of the other side.
-    Fixed and returned biases are on the host.
+    rows : CompressedRows, on the host; fixed : float32 (columns,), of the other side
     """
-    if device is None:
-        biases = np.empty(rows.n_rows, np.float32)
-        _row_biases(rows.indptr, rows.indices, rows.values, float(mean), fixed, float(damping), biases)
-        return biases
-    given = {"mean": float(mean), "fixed": device.array(fixed), "damping": damping}
-    return device.to_numpy(_launched("row_biases", rows, device, device.empty(rows.n_rows, np.float32), **given))
-
-
-def row_products(rows, vector, signs=0, device=None):
-    """The product of CompressedRows, a sparse matrix, and a vector, float64 (rows,), on the host.
-
-    vector : float32 (columns,), on the host
-    signs : 1 draws the sign of each entry by its row and column; -1 draws the same ones for the transpose; 0 does not
-    """
-    if device is None:
-        products = np.empty(rows.n_rows)
-        _row_products(rows.indptr, rows.indices, rows.values, vector, signs, products)
-        return products
-    given = {"vector": device.array(vector), "signs": signs}
-    return device.to_numpy(_launched("row_products", rows, device, device.empty(rows.n_rows, np.float64), **given))
+    biases = np.empty(rows.n_rows, np.float32)
+    _row_biases(rows.indptr, rows.indices, rows.values, float(mean), fixed, float(damping), biases)
+    return biases
 
 
 def left_of_pairs(rows, columns, values, *counted, device=None):
@@ -182,22 +188,21 @@ def left_of_rows(rows, *counted, device=None):
     if device is None:
         of_entry = np.repeat(np.arange(rows.n_rows, dtype=np.int32), rows.counts)
         return left_of_pairs(of_entry, rows.indices, rows.values, *counted)
-    made = device.empty(len(rows.values), np.float32)
-    return _launched("left_of_rows", rows, device, made, **_counted(counted, device))
+    kernel, left = device.kernel(SOURCE, "left_of_rows"), device.empty(len(rows.values), np.float32)
+    _over_rows(kernel, device.array(rows.indptr), rows, left, **_counted(counted, device))
+    return left
 
 
 def _counted(counted, device):
     mean, of_row, of_column, unit = counted
-    of_row, of_column = (device.xp.ascontiguousarray(device.array(of)) for of in (of_row, of_column))
-    return {"mean": float(mean), "of_row": of_row, "of_column": of_column, "unit": float(unit)}
+    return {"mean": float(mean), "of_row": device.array(of_row), "of_column": device.array(of_column), "unit": unit}
 
 
-def _launched(name, rows, device, made, **given):
-    """Have a kernel of kernels/models/biases.cu go over rows, a warp each."""
-    arrays = {"indptr": device.array(rows.indptr), "indices": rows.indices, "values": rows.values}
+def _over_rows(kernel, indptr, rows, made, **given):
+    """Launch a kernel of kernels/models/biases.cu with a warp for each row; offsets and `made` are on its device."""
     blocks = max(-(-rows.n_rows * 32 // _BLOCK), 1)
-    device.kernel(SOURCE, name)(blocks, _BLOCK, **arrays, n_rows=rows.n_rows, **given, made=made)
-    return made
+    given |= {"indices": rows.indices, "values": rows.values, "n_rows": rows.n_rows, "made": made}
+    kernel(blocks, _BLOCK, indptr=indptr, **given)
 
 
 def without_biases(rows, scale, device=None):
@@ -230,17 +235,6 @@ def column_of(rows, column, device=None):
     return found
 
 
-def set_biases(rows, column, biases, scale, device=None):
-    """Multiply factors by a number, and set biases in a column, -2 or -1, in place."""
-    if device is None:
-        rows[:, :-2] *= np.float32(scale)
-        rows[:, column] = biases
-        return
-    width = rows.shape[1]
-    given = {"width": width, "column": width + column, "scale": scale, "biases": device.array(biases)}
-    _over(device, "set_biases", rows.size, rows=rows, **given)
-
-
 def _over(device, name, n, **given):
     """Launch a kernel of kernels/models/biases.cu with a thread for each of n."""
     device.kernel(SOURCE, name)(max(-(-n // _BLOCK), 1), _BLOCK, n=n, **given)
@@ -256,18 +250,17 @@ def _row_biases(indptr, indices, values, mean, fixed, damping, biases):
 
 
 @cached_njit(parallel=True, nogil=True)
-def _row_products(indptr, indices, values, vector, signs, products):
+def _row_products(indptr, indices, values, vectors, transposed, products):
     """As kernels/models/biases.cu."""
     for row in prange(len(products)):
-        total = 0.0
+        plain = signed = 0.0
         for t in range(indptr[row], indptr[row + 1]):
-            product, column = np.float64(values[t]) * vector[indices[t]], np.int64(indices[t])
-            if signs != 0:
-                user, item = (np.int64(row), column) if signs > 0 else (column, np.int64(row))
-                if splitmix64(np.uint64((user << 32) + item)) & np.uint64(1):
-                    product = -product
-            total += product
-        products[row] = total
+            value, column = np.float64(values[t]), np.int64(indices[t])
+            user, item = (column, np.int64(row)) if transposed else (np.int64(row), column)
+            plain += value * vectors[column, 0]
+            product = value * vectors[column, 1]
+            signed += -product if splitmix64(np.uint64((user << 32) + item)) & np.uint64(1) else product
+        products[row, 0], products[row, 1] = plain, signed
 
 
 @cached_njit(parallel=True, nogil=True)

@@ -63,12 +63,12 @@ class DeviceRatings(Ratings):
         if len({len(getattr(self, name)) for name in _COLUMNS}) > 1:
             raise DataError(f"{self.name}: the columns must be as long as each other")
         for side in ("user", "item"):
-            positions, count, ids = (getattr(self, name) for name in (f"{side}s", f"n_{side}s", f"{side}_ids"))
+            positions, count = getattr(self, f"{side}s"), getattr(self, f"n_{side}s")
             if not 0 < count < 2**31:
                 raise DataError(f"{self.name}: n_{side}s must be from 1 to {2**31 - 1}, not {count!r}")
             if self._outside(positions, count):
                 raise DataError(f"{self.name}: {side}s must lie in 0..{count - 1}")
-            if ids is None:
+            if getattr(self, f"{side}_ids") is None:
                 object.__setattr__(self, f"{side}_ids", np.arange(count))
 
     @classmethod
@@ -112,16 +112,13 @@ class DeviceRatings(Ratings):
     def _range(self):
         blocks = max(min(-(-self.nnz // _BLOCK), _MAX_BLOCKS), 1)
         found = self.device.empty((2, blocks), np.float32)
-        self._kernel("range_of_values")(blocks, _BLOCK, self.values, self.nnz, found)
+        self.device.kernel(SOURCE, "range_of_values")(blocks, _BLOCK, self.values, self.nnz, found)
         lowest, highest = self.device.to_numpy(found)
         return float(lowest.min()), float(highest.max())
 
-    def _kernel(self, name):
-        return self.device.kernel(SOURCE, name)
-
     def _launch(self, name, n, *arguments):
         """Launch a kernel with a thread for each of n."""
-        self._kernel(name)(max(-(-n // _BLOCK), 1), _BLOCK, *arguments)
+        self.device.kernel(SOURCE, name)(max(-(-n // _BLOCK), 1), _BLOCK, *arguments)
 
     def _outside(self, positions, n):
         found = self.device.zeros(1, np.int32)

@@ -15,7 +15,7 @@ from gpumf._util.validation import MAX_SEED, array, brief, integer
 from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, checked, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
-from gpumf.ratings.damped import Damped, Table, left_of_pairs
+from gpumf.ratings.damped import Damped, DeviceTable, Table, left_of_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -393,9 +393,12 @@ class Ratings:
 
     def _changed(self, values_of, order_of):
         """These ratings with other values: values_of(self), and in an order, 'by_user' or 'by_item', order_of(it)."""
-        made, known = replace(self, values=values_of(self)), vars(self)
-        vars(made).update({side: order_of(side) for side in ("by_user", "by_item") if side in known})
-        vars(made).update({name: known[name] for name in ("user_counts", "item_counts") if name in known})
+        made, known = object.__new__(type(self)), vars(self)  # the constructor has checked the positions before
+        for name in known.keys() & {*self.__dataclass_fields__, "user_counts", "item_counts"}:
+            vars(made)[name] = known[name]
+        vars(made)["values"] = values_of(self)
+        for side in known.keys() & {"by_user", "by_item"}:
+            vars(made)[side] = order_of(side)
         if "_parts" in known:
             vars(made)["_parts"] = {}
         return made
@@ -426,7 +429,7 @@ class Ratings:
     @cached_property
     def damped(self) -> Damped:
         """Damped biases of users and items, and the unit and the noise of what they leave."""
-        return self._once("damped", lambda: Damped.of(Table(self)))
+        return self._once("damped", lambda: Damped.of((DeviceTable if self.device else Table)(self)))
 
     def standardized(self, mean: float, user_biases: Any, item_biases: Any, unit: float) -> Self:
         """The same ratings, each less the mean and both biases, in a unit. Orders that are there are kept."""

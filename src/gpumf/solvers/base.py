@@ -63,7 +63,7 @@ class Hyperparameters:
     @classmethod
     def of(cls, model: object, **given: Any) -> Self:
         """Those of a model, whose attributes have the fields' names, except for what is given."""
-        names = [name for name in cls.__dataclass_fields__ if name not in given]
+        names = cls.__dataclass_fields__.keys() - given.keys()
         return cls(**dict(zip(names, map(getattr, repeat(model), names), strict=True)), **given)
 
 
