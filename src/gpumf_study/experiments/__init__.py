@@ -8,7 +8,7 @@ every repeat, and each row names the data set, the kernel and the device that it
 
 import os
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
@@ -17,13 +17,18 @@ import pandas as pd
 
 from gpumf import DivergedError, backends
 from gpumf.ratings import dataset_names, load_dataset
+from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import results
+from gpumf_study.experiments import _kept
 
 SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
 
 # What stands in for a real set that is not on this machine.
 _STAND_INS = {"jester-1": "jester-synthetic", "ml-latest-small": "ml-100k-synthetic"}
+
+_KEPT_RATINGS = 50_000_000
+"""From how many ratings on a synthetic data set stays on the disk: it takes longer to draw than to read."""
 
 _loaded = {}  # by the name of each data set of the run in progress, what provenance says of it
 
@@ -139,6 +144,9 @@ def load_ratings(name):
     """A data set by name; a synthetic one, which says so in its name, where the real one is not on this machine."""
     if not (name.endswith("-synthetic") or dataset_names().loc[name, "present"]):
         name = _STAND_INS.get(name, f"{name}-synthetic")
+    recipe = RECIPES.get(name.removesuffix("-synthetic")) if name.endswith("-synthetic") else None
+    if recipe is not None and recipe.ratings >= _KEPT_RATINGS:
+        return _noted(_kept.drawn(name, partial(load_dataset, name)))
     return _noted(load_dataset(name))
 
 

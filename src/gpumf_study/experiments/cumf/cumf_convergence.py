@@ -152,8 +152,6 @@ CLAIMS = [
     _over("fig-8-yahoomusic", "Figure 8",
           "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Yahoo! Music (synthetic).",
           "yahoomusic-synthetic", SGD_GPU, criterion=below(1.0)),
-    _missing("fig-8-four", "Figure 8", "On four GPUs ALS is faster than SGD on Hugewiki.", None,
-             "four GPUs of one host"),
     _over("fig-6-libmf", "Figure 6", "Speed-up in end-to-end time over LIBMF to RMSE 0.92, Netflix (synthetic).",
           "netflix-synthetic", LIBMF, "wall", published=7.0, criterion=near(7.0, 2.0)),
     _missing("table-4-hugewiki-libmf", "Table 4", "Speed-up over LIBMF to RMSE 0.52, Hugewiki.", 44.4,

@@ -20,7 +20,7 @@ from gpumf.ratings.csr import CompressedRows
 from gpumf.solvers.als_tensor_core import padded
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, Criterion
-from gpumf_study.experiments import identity, kernels_unavailable
+from gpumf_study.experiments import _kept, identity, kernels_unavailable
 
 REGULARIZATION = 0.05
 LINKS = 450e9
@@ -68,20 +68,27 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     train : function (comm, data, factors, *arguments, device) -> (identity of the data, rows) of one worker
     columns : of the rows
 
-    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver
+    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. A run that
+    is stopped goes on with the next number of workers, see `_kept.measured`
     """
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together
 
     gpus = backends.gpus()
     device, frames = "cuda" if gpus else "emulator", []
-    for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
+    parameters = {"data": data, "factors": factors, "arguments": arguments}
+
+    def trained(n):
         with local_cluster(n) as client:
-            found = together(client, train, data, factors, *arguments, device)
-        identity_of = found[0][0]
-        rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
-        frame = pd.DataFrame(rows, columns=["x_rank", *columns])
-        frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
+            return together(client, train, data, factors, *arguments, device)
+
+    with _kept.measured(train.__module__.rpartition(".")[2], parameters) as once:
+        for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
+            found = once(str(n), partial(trained, n))
+            identity_of = found[0][0]
+            rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
+            frame = pd.DataFrame(rows, columns=["x_rank", *columns])
+            frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
     frame = pd.concat(frames, ignore_index=True).assign(task="fit", metric="rmse", repeat=0)
     frame.attrs["datasets"], frame.attrs["gpus"] = [identity_of], max(gpus, 1)
     return frame

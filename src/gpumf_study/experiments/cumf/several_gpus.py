@@ -6,7 +6,8 @@ this machine are the workers.
 """
 
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
+from itertools import product
 
 import pandas as pd
 from tqdm import tqdm
@@ -14,7 +15,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import _kept, load_ratings
 from gpumf_study.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
 
 PLAIN = 0
@@ -40,29 +41,41 @@ def run(data, part, fits, workers, repeats):
     fits : list of [model, solver, factors, epochs]
     repeats : int, trainings after a first one of one epoch, which compiles; all from the same factors
 
-    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1
+    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1. A run that
+    is stopped goes on where it was, see `_kept.measured`
     """
     from gpumf.distributed import fit, local_cluster
 
     ratings = sweep.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
     gpus, counts, frames = backends.gpus(), usable(workers), []
+    parameters = {"data": data, "part": part, "fits": fits}
     with ExitStack() as stack:
-        client = None
-        for n in [PLAIN, *counts]:
-            if n != PLAIN and client is None:  # one cluster for all: its workers have what they compiled
-                client = stack.enter_context(local_cluster(max(counts)))
-            for name, solver, factors, epochs in fits:
-                for repeat in tqdm(range(repeats + 1), desc=f"{name} on {n or 'no'} workers of Dask", leave=False):
-                    model = _MODELS[name](factors, solver=solver, device="cuda" if gpus else "cpu")
-                    of_repeat = epochs if repeat else 1
-                    if n == PLAIN:
-                        model.fit(train, of_repeat, test)
-                    else:
-                        fit(model, train, of_repeat, test, client=client, workers=n)
-                    if repeat:
-                        labels = {"data": data, "x_nnz": train.nnz, "x_workers": n, "repeat": repeat}
-                        frames.append(sweep.rows(model, ("rmse", "mae")).assign(**labels))
+        once = stack.enter_context(_kept.measured("several_gpus", parameters))
+
+        @cache
+        def client():
+            """One cluster for all: its workers have what they compiled."""
+            return stack.enter_context(local_cluster(max(counts)))
+
+        def trained(n, name, solver, factors, epochs):
+            model = _MODELS[name](factors, solver=solver, device="cuda" if gpus else "cpu")
+            if n == PLAIN:
+                return model.fit(train, epochs, test)
+            return fit(model, train, epochs, test, client=client(), workers=n)
+
+        @cache
+        def warm(n, name, solver, factors):
+            trained(n, name, solver, factors, 1)
+
+        def measured(n, *of_fit):
+            warm(n, *of_fit[:-1])
+            return sweep.rows(trained(n, *of_fit), ("rmse", "mae"))
+
+        todo = list(product([PLAIN, *counts], fits, range(1, repeats + 1)))
+        for n, of_fit, repeat in tqdm(todo, desc="trainings", leave=False):
+            rows = once(f"{n} {of_fit[0]} {repeat}", partial(measured, n, *of_fit))
+            frames.append(rows.assign(data=data, x_nnz=train.nnz, x_workers=n, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)
     frame.attrs["gpus"] = max(gpus, 1)
     return frame

@@ -1,11 +1,14 @@
 """Epochs of SGD in blocks on several GPUs: when the last worker has ended, what GPUs gain, and the blocks."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from gpumf.ratings import synthetic_device
 from gpumf_study.experiments.cumf import hugewiki_gpus_sgd
+from outcomes import word
 
 COLUMNS = ["x_workers", "x_rank", "x_epoch", "seconds", "value"]
 
@@ -23,6 +26,22 @@ def test_an_epoch_ends_with_its_last_worker():
     assert table.seconds.to_dict() == {1: 9.0, 2: 4.5} and table.speed_up.to_dict() == {1: 1.0, 2: 2.0}
     assert table.rmse.to_dict() == {1: 0.6, 2: 0.5}
     assert np.isnan(hugewiki_gpus_sgd.summary(frame[frame.x_workers == 2]).speed_up.item())
+
+
+def test_time_to_the_error_is_that_of_the_epochs_to_it(monkeypatch):
+    """ALS gets there in the second iteration on one GPU, in the third on four; SGD on four in its third epoch."""
+    columns = ["x_workers", "x_rank", "x_iteration", "x_begin", "seconds", "value"]
+    als = [(n, 0, k, 0.0, 1.0 / n, value) for n, values in {1: (0.6, 0.52, 0.5), 4: (0.6, 0.53, 0.51)}.items()
+           for k, value in enumerate(values, 1)]  # fmt: skip
+    recorded = SimpleNamespace(frame=pd.DataFrame(als, columns=columns))
+    monkeypatch.setattr(hugewiki_gpus_sgd.results, "recorded", lambda *of: recorded)
+    errors = (0.6, 0.53, 0.52, 0.51)
+    frame = pd.DataFrame([*rows(1, 8.0, (0.7, 0.6)), *rows(4, 2.0, errors)], columns=COLUMNS)
+    table = hugewiki_gpus_sgd.to_error(frame).groupby(["model", "x_workers"]).seconds.median()
+    assert table.to_dict() == {("ALS", 1): 2.0, ("ALS", 4): 0.75, ("SGD", 4): 3 * 2.25}
+    assert word("cumf-fig-8-four", frame) == "replicated"
+    assert word("cumf-fig-8-four", frame.assign(seconds=frame.seconds / 12)) == "not replicated"
+    assert word("cumf-fig-8-four", frame[frame.value > 0.52]) == "missing"
 
 
 @pytest.mark.emulator
@@ -43,7 +62,9 @@ def test_blocks_have_every_rating_of_some_users_once(host):
 def test_any_number_of_workers_learns_from_the_same_blocks(host):
     if why := hugewiki_gpus_sgd.why_unavailable():
         pytest.skip(why)
-    frame = hugewiki_gpus_sgd.run(**hugewiki_gpus_sgd.PROFILES["quick"] | {"factors": 4, "parts": 4, "epochs": 2})
+    frame = hugewiki_gpus_sgd.run(
+        **hugewiki_gpus_sgd.PROFILES["quick"] | {"factors": 4, "parts": 4, "epochs": [2, 2]}
+    )
     rmse = frame.groupby(["x_workers", "x_epoch"]).value.agg(["min", "max"])
     assert (rmse["min"] == rmse["max"]).all(), "all workers of a training know the error of all"
     assert abs(rmse.loc[1].iloc[-1] - rmse.loc[2].iloc[-1]).max() < 0.02
