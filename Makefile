@@ -101,7 +101,7 @@ canary: $(READY) ## compare ten timings with those recorded for the release on s
 	$(RUN) -m gpumf_study.canary $(ARGS)
 
 claims: $(READY) ## judge every claim by data/results, write claims.csv there and print it
-	$(RUN) -m gpumf_study.reports
+	$(RUN) -m gpumf_study.ledger
 
 benchmarks: $(READY) ## write goals beside measured values from data/results to data/results/benchmarks.csv
 	$(RUN) -m gpumf_study.benchmarks
@@ -113,13 +113,13 @@ gains: $(READY) ## write the table of what each kernel's versions gained in kern
 	$(RUN) book/readme.py kernels/README.md
 
 tune: $(READY) ## write the best parameters of the recorded search to src/gpumf_study/experiments/tuned.toml
-	$(RUN) -m gpumf_study.experiments.tuning
+	$(RUN) -m gpumf_study.generated $@
 
 suggestion: $(READY) ## write what gpumf.suggest rests on, from the recorded crossovers, to src/gpumf/suggestion.toml
-	$(RUN) -m gpumf_study.experiments.suggesting
+	$(RUN) -m gpumf_study.generated $@
 
 bench-reference: $(READY) ## write what `gpumf bench` compares with, from the stored result of first_comparison
-	$(RUN) -m gpumf_study.bench_reference
+	$(RUN) -m gpumf_study.generated $@
 
 data: $(READY) ## download the data sets whose licences allow it into data/raw
 	$(RUN) -m gpumf.ratings $(ARGS)

@@ -38,12 +38,12 @@ def parameters(path, given):
         raise ValueError(f"profile must be smoke, quick or full, not {profile!r}")
     if not given:
         return {"profile": profile}
-    from gpumf_study import experiments
+    from gpumf_study import chapters, experiments
     from gpumf_study.experiments import _parameters
 
     its_own = own(path)
     cells = nbformat.read(path, as_version=4).cells
-    names = _parameters.of_code("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
+    names = chapters.run_by("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
     theirs = {name: experiments.module(name).PROFILES[profile] for name in names}
     known = {f"{name}.{parameter}" for name, defaults in theirs.items() for parameter in defaults}
     known |= {parameter for defaults in theirs.values() for parameter in defaults}

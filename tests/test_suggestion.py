@@ -8,8 +8,8 @@ import pytest
 
 from gpumf import ALS, SGD, backends, suggest, suggestion
 from gpumf.ratings import Ratings
-from gpumf_study import results
-from gpumf_study.experiments import _expected, suggesting
+from gpumf_study import generated, results
+from gpumf_study.experiments import _expected
 from gpumf_study.experiments.thesis import crossover
 from support import ragged_ratings
 
@@ -77,7 +77,7 @@ def test_a_device_without_times_gets_those_of_the_first_one_and_hears_of_it(monk
 
 def test_the_recorded_choice_is_reproduced_as_often_as_stated(monkeypatch):
     monkeypatch.setattr(suggestion, "_MODELS", {"ALS": lambda *p, **q: "ALS", "SGD": lambda *p, **q: "SGD"})
-    for recorded in suggesting.recordings():
+    for recorded in generated.recordings():
         versions = _expected.fastest_versions(crossover.counting(recorded.frame))
         shape = _expected.SHAPE
         seconds = versions.groupby(["data", *shape, "model"]).seconds.min().unstack("model").dropna()

@@ -4,6 +4,7 @@ A conclusion is written in Markdown and takes its numbers by name from `numbers`
 `expects` for which verdicts it was written.
 """
 
+import ast
 import json
 import re
 
@@ -134,6 +135,34 @@ def named(path):
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     texts = set(re.findall(r'(?<!drawing\()"(\w+)"', code))  # a drawing may be called as an experiment is
     return [name for name in experiments.names() if name in texts]
+
+
+def run_by(code):
+    """The experiments that a chapter runs on the reader's machine.
+
+    Those whose name is handed on together with `profile`, or, where that is done with a name in a variable, all whose
+    names the code has outside of `results.load` and `results.recorded`.
+
+    code : str, of all cells of the chapter
+
+    Return a list of names, in the order of `experiments.names`
+    """
+    found, read, texts, in_turn = set(), set(), set(), False
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node)
+        if isinstance(node, ast.Call) and node.args:
+            first = node.args[0]
+            if any(isinstance(one, ast.Name) and one.id == "profile" for one in node.args):
+                if isinstance(first, ast.Constant):
+                    found.add(first.value)
+                else:
+                    in_turn = True
+            elif getattr(node.func, "attr", None) in ("load", "recorded"):
+                read.add(first)
+    if in_turn:
+        found |= {text.value for text in texts - read}
+    return [name for name in experiments.names() if name in found]
 
 
 def pages():

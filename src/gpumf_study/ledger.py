@@ -1,11 +1,15 @@
-"""The ledger: every claim once, with what was measured and the page that shows it."""
+"""The ledger: every claim once, with what was measured and the page that shows it.
+
+`python -m gpumf_study.ledger` judges all claims by the recorded results, writes claims.csv and prints it.
+"""
 
 import re
+import sys
 from html import escape
 
 import pandas as pd
 
-from gpumf_study import chapters, claims, experiments, reports, results
+from gpumf_study import chapters, claims, experiments, results
 
 TITLES = {
     "thesis": "Kampffmeyer, master's thesis, 2015",
@@ -14,6 +18,7 @@ TITLES = {
     "newgpusgd": "NewGPUSGD (Li et al., 2019)",
     "esgd": "ESGD (Nassar et al.)",
 }
+NO_MEASUREMENT = [claims.MISSING, "not testable", "not evidence"]
 SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
 NOT_JUDGED = (
     "Each claim is judged by the 95 % interval of what was measured. *Not judged*: there is no published value to "
@@ -35,12 +40,28 @@ def table():
     )
 
 
+def coverage(frame):
+    """Return how many of the publications' figures and tables are measured: `measured` if all their claims are.
+
+    frame : of `claims.table`
+
+    Return a DataFrame with the index source and the columns measured, partly (some of their claims), listed
+    """
+    of = frame.assign(yes=~frame.verdict.isin(NO_MEASUREMENT)).groupby(["publication", "figure_or_table"]).yes
+    found = of.agg(measured="all", some="any").astype(int).rename_axis(["source", "figure_or_table"]).reset_index()
+    every = experiments.figures_and_tables().merge(found, how="left").fillna({"measured": 0, "some": 0})
+    every = every.groupby("source", sort=False).agg(
+        measured=("measured", "sum"), some=("some", "sum"), listed=("figure_or_table", "size")
+    )
+    return every.assign(partly=every.some - every.measured).drop(columns="some").astype(int)
+
+
 def counts(frame):
     """Return the figures and tables that are measured, and the claims by verdict: a row a publication.
 
     frame : of `table`
     """
-    known, rows = reports.coverage(frame), {}
+    known, rows = coverage(frame), {}
     for source, title in TITLES.items():
         verdicts = frame[frame.publication == source].verdict.value_counts()
         of = known.loc[source]
@@ -49,6 +70,11 @@ def counts(frame):
         rows[title]["not measured yet"] = int(verdicts.get(claims.MISSING, 0))
         rows[title]["not judged"] = int(verdicts.drop([*SHOWN, claims.MISSING], errors="ignore").sum())
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("publication").reset_index()
+
+
+def as_csv(frame):
+    """Return the text of claims.csv."""
+    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
 
 
 def as_html(frame):
@@ -86,3 +112,18 @@ def _machines(devices):
         gpu, count = results.machine_of(device)
         names.append("CPU" if gpu == "cpu" else f"{count} x " * bool(count) + gpu.split("-")[1].upper())
     return ", ".join(names)
+
+
+def main():
+    """Write and print the table of claims; return the exit status."""
+    frame = claims.table(experiments.claims())
+    (results.repository() / "data/results/claims.csv").write_text(as_csv(frame), encoding="utf-8")
+    shown = frame[["id", "value", "low", "high", "n", "unit", "published", "verdict"]]
+    print(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    for source, row in coverage(frame).iterrows():
+        print(f"{source}: {row.measured} of {row.listed} figures and tables measured, {row.partly} more partly")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

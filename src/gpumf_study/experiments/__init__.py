@@ -19,7 +19,7 @@ from gpumf import DivergedError, backends
 from gpumf.ratings import dataset_names, load_dataset
 from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import results
-from gpumf_study.experiments import _kept
+from gpumf_study.experiments import _kept, _parameters
 
 SOURCES = "thesis", "cu2rec", "cumf", "newgpusgd", "esgd", "gpumf"
 """The publications, and this study."""
@@ -88,8 +88,6 @@ def parameters(name, profile="quick", **changes):
         raise TypeError(f"{name} has no parameters {sorted(unknown)}; it has {sorted(defaults)}")
     own = {key.removeprefix(f"{name}."): of_page[key] for key in sorted(of_page, key=lambda key: "." in key)}
     changes = {key: value for key, value in own.items() if key in defaults} | changes
-    from gpumf_study.experiments import _parameters  # which imports this package
-
     return defaults | {key: _parameters.fitted(key, value, defaults[key]) for key, value in changes.items()}
 
 

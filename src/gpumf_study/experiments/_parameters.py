@@ -1,9 +1,6 @@
-"""Parameters in place of those of a profile or of a chapter: what they may be, and which experiments take them."""
-
-import ast
+"""Parameters in place of those of a profile or of a chapter: what they may be."""
 
 from gpumf.ratings import dataset_names
-from gpumf_study import experiments
 
 
 def fitted(name, value, default):
@@ -69,31 +66,3 @@ def _check_data(found, default):
     for name in names(found):
         if name not in known and not str(name).endswith("-synthetic"):
             raise ValueError(f"one of {', '.join(known)}")
-
-
-def of_code(code):
-    """The experiments that a chapter runs on the reader's machine.
-
-    Those whose name is handed on together with `profile`, or, where that is done with a name in a variable, all whose
-    names the code has outside of `results.load` and `results.recorded`.
-
-    code : str, of all cells of the chapter
-
-    Return a list of names, in the order of `experiments.names`
-    """
-    found, read, texts, in_turn = set(), set(), set(), False
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            texts.add(node)
-        if isinstance(node, ast.Call) and node.args:
-            first = node.args[0]
-            if any(isinstance(one, ast.Name) and one.id == "profile" for one in node.args):
-                if isinstance(first, ast.Constant):
-                    found.add(first.value)
-                else:
-                    in_turn = True
-            elif getattr(node.func, "attr", None) in ("load", "recorded"):
-                read.add(first)
-    if in_turn:
-        found |= {text.value for text in texts - read}
-    return [name for name in experiments.names() if name in found]

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpumf import ALS, SGD, ImplicitALS, backends, suggestion
+from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.backends import DeviceError
 from gpumf.ratings import synthetic_device
 from gpumf_study import experiments
-from gpumf_study.experiments import suggesting
 from gpumf_study.experiments.cumf import als_hugewiki, implicit_seconds
 from gpumf_study.experiments.gpumf import als_ladder, kernel_counters
 from gpumf_study.experiments.thesis import first_comparison, speedups
@@ -86,12 +85,6 @@ def test_published_parameters_are_those_of_the_thesis():
     assert speedups.arguments("jester-1", "SGD") == {"regularization": 0.06, "learning_rate": 0.016}
     assert speedups.arguments("douban-synthetic", "ALS") == {"regularization": 0.05}
     assert speedups.arguments("ml-1m", "SGD") == speedups.UNPUBLISHED["SGD"]
-
-
-def test_suggestions_are_written(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(suggestion, "FILE", tmp_path / "suggestion.toml")
-    assert suggesting.main() == 0
-    assert (tmp_path / "suggestion.toml").read_text(encoding="utf-8") == suggesting.text(suggesting.recordings())
 
 
 @pytest.mark.skipif(backends.available(), reason="for machines without a GPU")

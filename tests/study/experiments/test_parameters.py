@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gpumf_study import experiments
+from gpumf_study import chapters, experiments
 from gpumf_study.experiments import _parameters
 from support import ROOT
 
@@ -56,15 +56,13 @@ def test_the_experiments_of_a_chapter_are_those_that_get_its_profile():
     code = (
         "result = results.load('ceilings')\nexperiments.run('speedups', profile)\nexperiments.run('startup', 'quick')"
     )
-    assert _parameters.of_code(code) == ["speedups"]
+    assert chapters.run_by(code) == ["speedups"]
     loop = "for name in ('data_sets', 'speedups'):\n    reports.found(name, profile)\nresults.recorded('ceilings')"
-    assert _parameters.of_code(loop) == ["data_sets", "speedups"]
+    assert chapters.run_by(loop) == ["data_sets", "speedups"]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("book/**/*.ipynb")), ids=lambda path: path.stem)
 def test_what_a_chapter_runs_is_found(path):
     cells = nbformat.read(path, as_version=4).cells
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-    assert bool(_parameters.of_code(code)) == (
-        bool(re.search(r"(run|show)\(.*profile\)", code)) or "found(name" in code
-    )
+    assert bool(chapters.run_by(code)) == (bool(re.search(r"(run|show)\(.*profile\)", code)) or "found(name" in code)

@@ -13,8 +13,7 @@ from gpumf import ALS, RBM, SGD
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import trained, usable_devices
-from gpumf_study.experiments.cumf import cumf_convergence
+from gpumf_study.experiments import _published, trained, usable_devices
 from gpumf_study.experiments.gpumf import _work, sgd_schemes
 
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
@@ -24,8 +23,9 @@ ABOVE = 1.01  # of the larger error at which a reference ends: the error that sc
 
 _GPU = [f"{kind} {name}" for kind, model in MODELS.items() for name, at in model.solvers().items() if at == "cuda"]
 _CPU = ["ALS sequential", "ALS parallel", "ALS parallel_cg", "SGD ordered", "SGD ordered_parallel"]
+_LAMBDA = _published.value("Table 2", "regularization", "netflix", source="cumf")
 PARAMETERS = {
-    "ALS": {"regularization": cumf_convergence.LAMBDA["ml"], "biases": False, "clip": False},
+    "ALS": {"regularization": _LAMBDA, "biases": False, "clip": False},
     "SGD": sgd_schemes.RATES["ml"] | {"schedule": sgd_schemes.POWER, "biases": False, "clip": False},
     "RBM": RBM.THESIS,
 }

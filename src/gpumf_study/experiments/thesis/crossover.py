@@ -31,7 +31,7 @@ SLACK = 0.005  # of the error to which both are timed
 # Which versions of the two models are held against each other; the first pair is searched with. Of the 'fastest' SGD
 # is whichever is faster, `fast` or Hogwild, which `summary` finds. The fastest on a CPU are those of all threads.
 _HOGWILD = "hogwild", {"threads": parameter_search.SGD_THREADS}
-PAIRS = {
+PAIRS: dict[str, dict[str, tuple[str, dict]]] = {
     "fastest": {"ALS": ("tensor_core", {}), "SGD": ("fast", {})},
     "Hogwild": {"ALS": ("tensor_core", {}), "SGD": _HOGWILD},
     "published": {"ALS": ("thesis_shared", {}), "SGD": _HOGWILD},

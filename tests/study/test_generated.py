@@ -1,4 +1,4 @@
-"""The times that `gpumf.suggest` rests on: fitted to recorded crossovers, judged on data sets left out."""
+"""Files of recorded results; the times that `gpumf.suggest` rests on, judged on data sets left out."""
 
 import tomllib
 
@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from gpumf import suggestion
-from gpumf_study import results
-from gpumf_study.experiments import _expected, suggesting
+from gpumf_study import generated, results
+from gpumf_study.experiments import _expected
 
 TRUE = {"ALS": (-12.0, 0.5, 0.25, 1.0), "SGD": (-13.0, 1.0, 0.5, -0.5)}
 SIZES = {"a": (900, 1700), "b": (25_000, 100), "c": (6000, 3700), "d": (400, 90)}
@@ -36,13 +36,16 @@ def timed(turned="", extra=()):
 
 def written(store, frame, **where):
     result = store("crossover", frame, **where)
-    return tomllib.loads(suggesting.text([result]))[result.device]
+    return tomllib.loads(generated.suggested([result]))[result.device]
 
 
-def test_the_file_is_that_of_the_recorded_crossovers():
-    recorded = suggesting.recordings()
-    assert recorded[0].device == results.reference("crossover")
-    assert suggestion.FILE.read_text(encoding="utf-8") == suggesting.text(recorded), "run `make suggestion`"
+@pytest.mark.parametrize("name", generated.FILES)
+def test_a_file_is_that_of_the_recorded_results(name, monkeypatch, tmp_path, capsys):
+    file, text = generated.FILES[name]
+    monkeypatch.setitem(generated.FILES, name, (tmp_path / "file", text))
+    generated.main(name)
+    assert file.read_text(encoding="utf-8") == (tmp_path / "file").read_text(), f"run `make {name}`"
+    assert generated.recordings()[0].device == results.reference("crossover")
 
 
 def test_the_times_that_were_planted_are_found():

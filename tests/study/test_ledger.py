@@ -5,7 +5,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from gpumf_study import claims, experiments, reports
+from gpumf_study import claims, experiments, ledger
 from support import ROOT
 
 STORED = pd.read_csv(ROOT / "data/results/claims.csv")
@@ -21,7 +21,7 @@ def test_all_claims_are_recorded():
 def test_the_recorded_claims_of_an_experiment_are_current(name):
     of = [pair for pair in CLAIMED if pair[0] == name]
     stored = STORED[STORED.id.isin([claim.id for _, claim in of])]
-    assert reports.as_csv(stored) == reports.as_csv(claims.table(of)), "run `make claims`"
+    assert ledger.as_csv(stored) == ledger.as_csv(claims.table(of)), "run `make claims`"
 
 
 def test_coverage_counts_figures_and_tables_and_not_claims():
@@ -29,7 +29,7 @@ def test_coverage_counts_figures_and_tables_and_not_claims():
     rows += [("thesis", "Figure 6.8", "replicated"), ("thesis", "Figure 6.8", "missing")]
     rows += [("thesis", "Table 6.1", "not evidence"), ("esgd", "Table 2", "not testable")]
     rows += [("esgd", "Table 1", "measured"), ("esgd", "Figure 5", "missing"), ("esgd", "Section 7", "replicated")]
-    counts = reports.coverage(pd.DataFrame(rows, columns=["publication", "figure_or_table", "verdict"]))
+    counts = ledger.coverage(pd.DataFrame(rows, columns=["publication", "figure_or_table", "verdict"]))
     assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 1}
     assert counts.partly.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
     assert counts.listed.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
