@@ -12,6 +12,7 @@
 // saved.
 constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
 constexpr int PADDED = TILES * 16;  // columns of a row of factors in half precision
+constexpr int NUMBERS = 3;          // in `unit`, of each of several systems
 
 // A number as a type, for loops whose every round is compiled on its own.
 template <int n>

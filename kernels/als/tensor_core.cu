@@ -62,8 +62,6 @@
 #error "compile with -DBATCHED=0 or 1"
 #endif
 
-constexpr int NUMBERS = 3;  // in `unit`, of a system
-
 // Grid: a team a segment, or fewer where blocks are PERSISTENT; BATCHED, a layer a system. Block: TEAMS teams of THREADS,
 // with dynamic shared memory of a Work each. largest, ridges: for each row the magnitude of its largest rating, and
 // lambda n or lambda. unit: the power of two by which `fixed` is divided, its reciprocal, and BATCHED root_of_alpha. gram:
@@ -160,78 +158,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, 1)
 #endif
 }
 
-// The maximum over the block, on every thread.
-__device__ inline float block_max(float x) {
-    __shared__ float of_warps[32];
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, offset));
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int w = 0; w < blockDim.x / 32; ++w) x = max(x, of_warps[w]);
-    return x;
-}
-
-// Grid and block: a warp a segment. largest: for each row the magnitude of its largest rating; 0 before.
-extern "C" __global__ void largest_ratings(const Segment* __restrict__ segments, int n_segments,
-                                           const float* __restrict__ values, unsigned* __restrict__ largest) {
-    const int warp = (int)((blockIdx.x * blockDim.x + threadIdx.x) / 32);
-    if (warp >= n_segments) return;
-    const Segment segment = segments[warp];
-    float most = 0.0f;
-    for (int t = threadIdx.x % 32; t < segment.length; t += 32) {
-        most = max(most, fabsf(values[segment.begin + t]));
-    }
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));
-    // The bits of non-negative floats are ordered as the floats are.
-    if (threadIdx.x % 32 == 0) atomicMax(&largest[segment.row], __float_as_uint(most));
-}
-
-// largest: for each block the magnitude of its largest factor. Grid and block: any; a layer a system.
-extern "C" __global__ void largest_factors(const float* __restrict__ factors, int n_rows, float* __restrict__ largest) {
-    factors += blockIdx.y * (long long)n_rows * FACTORS;
-    float most = 0.0f;
-    const long long step = gridDim.x * (long long)blockDim.x;
-#pragma unroll 4
-    for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x; k < n_rows * (long long)FACTORS; k += step)
-        most = max(most, fabsf(factors[k]));
-    most = block_max(most);
-    if (threadIdx.x == 0) largest[blockIdx.y * gridDim.x + blockIdx.x] = most;
-}
-
-// rounded = factors / unit in FP16, in rows padded with zeros. unit: the power of two that scales the largest factor,
-// the maximum of the n in `largest`, to near the top of FP16, unless all are so small against lambda that their ratio
-// exceeds FP32. regularization: the least that is added to a diagonal. Grid and block: any; a layer a system.
-extern "C" __global__ void round_factors(const float* __restrict__ factors, half_bits* __restrict__ rounded, int n_rows,
-                                         const float* __restrict__ largest, int n,
-                                         const float* __restrict__ regularization, float* __restrict__ unit) {
-    factors += blockIdx.y * (long long)n_rows * FACTORS;
-    rounded += blockIdx.y * (long long)n_rows * PADDED;
-    largest += blockIdx.y * n;
-    unit += blockIdx.y * NUMBERS;
-    float most = 0.0f;
-    for (int k = threadIdx.x; k < n; k += blockDim.x) most = max(most, largest[k]);
-    const int least = (exponent_of(regularization[blockIdx.y]) - 24) / 2;
-    const int exponent = max(exponent_of(block_max(most)) - FACTOR_EXPONENT, least);
-    const float scale = power_of_two(-exponent);
-    const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
-    if (first == 0) unit[0] = power_of_two(exponent), unit[1] = scale;
-#pragma unroll 4
-    for (long long k = first; k < n_rows * (long long)PADDED; k += step) {
-        const int column = (int)(k % PADDED);
-        rounded[k] = column < FACTORS ? to_half(scale * factors[k / PADDED * FACTORS + column]) : 0;
-    }
-}
-
 // The geometry of tensor_core and gram for the host. Grid: 1. Block: 1. Threads and teams of a block, bytes of shared
-// memory of a team, PADDED, bytes of a part's sums; whether one block of tensor_core a multiprocessor is enough.
+// memory of a team, bytes of a part's sums; whether one block of tensor_core a multiprocessor is enough.
 extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ teams, int* __restrict__ team_bytes,
-                                 int* __restrict__ padded, int* __restrict__ part_bytes,
-                                 int* __restrict__ persistent) {
+                                 int* __restrict__ part_bytes, int* __restrict__ persistent) {
     *block = THREADS * TEAMS;
     *teams = TEAMS;
     *team_bytes = sizeof(Work);
-    *padded = PADDED;
     *part_bytes = sizeof(Quads);
     *persistent = PERSISTENT;
 }

@@ -13,9 +13,10 @@ from gpumf.solvers.als_biases import SOURCE as BIASES
 from gpumf.solvers.als_biases import Biases
 from gpumf.solvers.base import KernelSolver, Version, shape_of
 from gpumf.solvers.chunks import Chunks
+from gpumf.solvers.half_rows import MAX_BLOCKS, HalfRows, padded
+from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
-_MAX_BLOCKS, _BLOCK = 256, 1024  # that go over all factors, and their threads
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, compiled side by side
@@ -30,11 +31,6 @@ def _longest(nnz):
     while nnz > longest * _MAX_PARTS:
         longest *= 2
     return longest
-
-
-def padded(factors):
-    """Numbers of a row in half precision, PADDED of the source."""
-    return 256 if factors > 208 else -(-factors // 16) * 16
 
 
 def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
@@ -179,7 +175,7 @@ class TensorCore(KernelSolver, ALSSolver):
         slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
         if hyper.alpha is not None:
             slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
-        taken = slots * (cls.geometry(hyper).part_bytes + 4) + (_MAX_BLOCKS + 5) * 4
+        taken = slots * (cls.geometry(hyper).part_bytes + 4) + (MAX_BLOCKS + 5) * 4
         return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     @classmethod
@@ -187,13 +183,14 @@ class TensorCore(KernelSolver, ALSSolver):
         found = [(cls.source, cls.defines(hyper))]
         if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= FEWEST_SHORT:
             found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS]
-        return [*found, (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases]
+        rest = (HALF_ROWS, {"FACTORS": hyper.columns}), (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases
+        return [*found, *rest]
 
     def __init__(self, problem, longest=None, short=None, systems=None, **defines):
         hyper, train, (user_factors, item_factors) = problem
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
-        names = "largest_ratings", "largest_factors", "round_factors", self.entry, *["gram"] * implicit
+        names = self.entry, *["gram"] * implicit
         defines = self.defines(hyper) | {"BATCHED": int(systems is not None)} | defines
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = shape_of(device, self.source, **defines)
@@ -204,10 +201,9 @@ class TensorCore(KernelSolver, ALSSolver):
         start, self._n = (user_factors, item_factors), 1 if systems is None else len(systems)
         self._p, self._q = start if systems else map(device.array, start)
         # Before the ratings, which take what is left or are streamed.
-        self._halves = device.empty((self._n * max(train.n_users, train.n_items), shape.padded), np.uint16)
         roots = [np.sqrt(one.confidence or 1) for one in systems or [hyper]]
-        self._unit = device.array(np.array([[1, 1, root] for root in roots], np.float32))
-        self._largest = device.empty(self._n * _MAX_BLOCKS, np.float32)
+        self._half = HalfRows(device, hyper.columns, max(train.n_users, train.n_items), roots)
+        self._halves, self._unit = self._half.halves, self._half.unit
         self._gram = device.empty(self._n * part_bytes if implicit else part_bytes, np.uint8)
         sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
@@ -233,7 +229,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def _work_lists(self, train, longest, implicit, parts):
         """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
         ratings = [_Rows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
-        largest, grams = list(map(self._largest_ratings, ratings)), [None, None]
+        largest, grams = list(map(self._half.largest_ratings, ratings)), [None, None]
         if implicit:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
@@ -246,41 +242,13 @@ class TensorCore(KernelSolver, ALSSolver):
         slots = self._n * int(rows.slots)
         return self._device.empty(slots * part_bytes, np.uint8), self._device.zeros(slots, np.int32)
 
-    def _largest_ratings(self, rows):
-        """The magnitude of each row's largest rating."""
-        largest = self._device.zeros(rows.n_rows, np.float32)
-        for chosen, segments, _, values in rows:
-            self._add_largest(segments["all"], values, largest[chosen])
-        return largest
-
-    def _add_largest(self, segments, values, largest):
-        self._entry["largest_ratings"](-(-segments[1] // 8), 256, *segments, values, largest.view(np.uint32))
-
-    def _round(self, factors, least, halves=None, carrier=None):
-        """The factors in half precision, and the power of two that they were divided by for its range.
-
-        least : the least that is added to a diagonal of what is solved with them
-        carrier : of workers, each with some of the rows, who divide by the same
-        """
-        n_rows, blocks = np.int32(factors.shape[-2]), min(-(-factors.size // self._n // _BLOCK), _MAX_BLOCKS)
-        self._entry["largest_factors"]((blocks, self._n), _BLOCK, factors, n_rows, self._largest)
-        largest, n_largest = self._largest, blocks
-        if carrier is not None:
-            n_largest = carrier.size * _MAX_BLOCKS
-            largest, first = self._device.zeros(n_largest, np.float32), carrier.rank * _MAX_BLOCKS
-            largest[first : first + blocks] = self._largest[:blocks]
-            carrier.all_gather(largest, np.arange(carrier.size + 1) * _MAX_BLOCKS)
-        scaled = largest, np.int32(n_largest), least, self._unit
-        halves = self._halves if halves is None else halves
-        self._entry["round_factors"]((blocks, self._n), _BLOCK, factors, halves, n_rows, *scaled)
-
     def gather_users(self, carrier, bounds):
         """As of `ALSSolver`, but in half precision: half the bytes. Biases are set aside before they are rounded."""
         if self._biases:
             super().gather_users(carrier, bounds)
             return
         own = slice(*map(int, bounds[carrier.rank : carrier.rank + 2]))
-        self._round(self._p[own], self._items[-1], self._halves[own], carrier)
+        self._half.round(self._p[own], self._items[-1], self._halves[own], carrier)
         carrier.all_gather(self._halves[: len(self._p)], bounds)
         self._gathered = True
 
@@ -299,7 +267,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def _solve(self, side, fixed, solved):
         (rows, largest, every, ridges, least), n_fixed = side, np.int32(fixed.shape[-2])
         if not self._gathered:
-            self._round(fixed, least)
+            self._half.round(fixed, least)
         self._gathered = False
         if every is not None:
             ((_, segments, *given),) = every
@@ -310,7 +278,7 @@ class TensorCore(KernelSolver, ALSSolver):
             targets = self._targets(indices, values)
             if targets is not values:
                 largest[chosen] = 0
-                self._add_largest(segments["all"], targets, largest[chosen])
+                self._half.add_largest(segments["all"], targets, largest[chosen])
             of_chunk = self._unit, largest[chosen], solved[chosen]
             for limit, of_length in segments.items():
                 if limit is None:

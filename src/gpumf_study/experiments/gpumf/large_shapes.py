@@ -15,7 +15,7 @@ from gpumf import ALS, ImplicitALS, backends
 from gpumf.ratings import DeviceRatings
 from gpumf.ratings.synthetic.recipes import Recipe
 from gpumf.ratings.synthetic_device import generate
-from gpumf.solvers.als_tensor_core import padded
+from gpumf.solvers.half_rows import padded
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import kernels_unavailable
 
