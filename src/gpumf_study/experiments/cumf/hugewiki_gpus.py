@@ -78,13 +78,13 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     device, frames = "cuda" if gpus else "emulator", []
     parameters = {"data": data, "factors": factors, "arguments": arguments}
 
-    def trained(n):
+    def on_cluster(n):
         with local_cluster(n) as client:
             return together(client, train, data, factors, *arguments, device)
 
     with _kept.measured(train.__module__.rpartition(".")[2], parameters) as once:
         for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
-            found = once(str(n), partial(trained, n))
+            found = once(str(n), partial(on_cluster, n))
             identity_of = found[0][0]
             rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
             frame = pd.DataFrame(rows, columns=["x_rank", *columns])
