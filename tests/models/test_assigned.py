@@ -125,6 +125,8 @@ PARAMETERS = [
     (RBM, "batch", 0, "batch must be an integer from 1"),
     (RBM, "weight_decay", 500.0, "must be below 1, not .* . 500.0"),
     (RBM, "gibbs_steps", (), "gibbs_steps must be a positive integer"),
+    (RBM, "gibbs_steps", 2**31, "all below 2147483648, not 2147483648"),
+    (RBM, "gibbs_steps", ((0, 10**400),), "all below 2147483648, not"),
 ]
 
 

@@ -487,7 +487,7 @@ def _checked_steps(gibbs_steps):
     """T as an int, or a schedule as a tuple of pairs."""
 
     def whole(number, least):
-        return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= least
+        return isinstance(number, int | np.integer) and not isinstance(number, bool) and least <= number < 2**31
 
     if whole(gibbs_steps, 1):
         return int(gibbs_steps)
@@ -499,7 +499,7 @@ def _checked_steps(gibbs_steps):
     firsts = [first for first, _ in pairs]
     if not right or firsts[0] != 0 or firsts != sorted(set(firsts)):
         raise ValueError(
-            f"gibbs_steps must be a positive integer or ascending pairs (first epoch, steps) from epoch 0 on, "
-            f"not {brief(gibbs_steps)}"
+            f"gibbs_steps must be a positive integer or ascending pairs (first epoch, steps) from epoch 0 on, all "
+            f"below {2**31}, not {brief(gibbs_steps)}"
         )
     return tuple((int(first), int(steps)) for first, steps in pairs)
