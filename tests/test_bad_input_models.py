@@ -388,6 +388,14 @@ def test_questions_that_have_no_answer(case, models):
     assert_as_before(model, before)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_question_after_a_fit_leaves_the_model_as_it_was(kind):
+    model = KINDS[kind]().fit(FRAME, 1)  # whichever question of those above comes first in a process
+    before = state(model)
+    refused(lambda: model.predict("x", "i1"), KeyError, "no user of the training set has the id 'x'")
+    assert_as_before(model, before)
+
+
 def test_sgd_of_the_most_factors_and_biases_folds_in():
     model = SGD(300, device="cpu").fit(TRAIN, 0)
     assert model.fold_in({0: 3.0}).user_factors.shape == (1, 302)

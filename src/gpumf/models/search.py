@@ -211,7 +211,10 @@ def search(
         `gpumf._util.threads.count()`
     memory : int, bytes that trainings, and models that wait to be continued, take at most beside the ratings, on a
         GPU of its memory: fewer train at a time, and models are made again. By default half of what is free
-    seed : int, of folds and draws
+    seed : int, of folds and draws. With the same one the same settings get the same folds and epochs on any device.
+        Predictions agree within rounding, that of half precision on a GPU, and so do scores, those of lists as far as
+        items are farther apart than that: settings closer than these scores may come in another order, and with
+        halving another one of them may be dropped
     refit : bool, fit `best_model`
     progress : bool, show a bar with the time that is left
     resume : path of a file that scores are kept in, and read from if it exists
