@@ -118,14 +118,6 @@ def _digits(value):
     return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
 
 
-def _cell(value):
-    if not isinstance(value, float):
-        return value
-    if pd.isna(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-
-
 def named(path):
     """The experiments that the code of a notebook names: a list of str, in the order of `experiments.names`.
 

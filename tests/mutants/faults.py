@@ -29,7 +29,7 @@ GROUPS = {
 KERNELS = "kernels"
 
 # What only a GPU runs.
-ONLY_WITH_A_GPU = {"backends/cuda.py", "backends/cublas.py", "backends/occupancy.py"}
+ONLY_WITH_A_GPU = {"backends/cuda.py", "backends/cublas.py"}
 
 _WEIGHTS = {
     "comparison": 3,

@@ -24,7 +24,7 @@ import pandas as pd
 
 from gpumf._util import threads
 from gpumf.backends import DeviceError, blas, compile, sources
-from gpumf.backends.cpu.machine import seconds_of
+from gpumf.backends.cpu.timing import seconds_of
 from gpumf.backends.recording import Recorder
 from gpumf.backends.signature import Signature
 

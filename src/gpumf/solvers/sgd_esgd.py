@@ -127,28 +127,3 @@ class Esgd(DescentKernel, Descent):
         for rows, learned in zip(self._with_biases, super().factors(), strict=True):
             rows[:, :-2] = learned
         return self._with_biases
-
-
-def independence_probability(n_users, n_items, draws, *, square=True):
-    """How likely random entries of the rating matrix share neither row nor column (esgd, section 3: P_u = U / A).
-
-    n_users, n_items, draws : m, n and l
-    square : bool. The publication counts what is left after each draw as J_k = (sqrt(J_{k-1}) - 1)^2, J_0 = m n,
-        which holds in a square matrix; with False it is (m - k) (n - k), which holds in any.
-    Returns float: U / A, A the ways to draw l of m n entries; 0 where draws exceed m or n: then entries must meet
-    """
-    if draws > min(n_users, n_items):
-        return 0.0
-    cells, k = n_users * n_items, np.arange(draws)
-    left = (np.sqrt(cells) - k) ** 2 if square else (n_users - k) * np.float64(n_items - k)
-    # U / A factor by factor, as both are products: their logarithms as wholes lose the digits that differ.
-    return float(np.prod(left / (cells - k)))
-
-
-def overwriting_probability(density, steps):
-    """How likely an update of ESGD meets another one, as published for more draws than rows: x / st (section 3).
-
-    density : x, the filled fraction of the rating matrix, which the publication calls its sparsity
-    steps : st
-    """
-    return density / steps

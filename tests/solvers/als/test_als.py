@@ -11,9 +11,9 @@ import nvrtc
 from cases import HALF, als_case, als_tolerance
 from gpumf import ALS, backends
 from gpumf.backends.cpu import reference
-from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf.ratings import Ratings
 from gpumf.solvers import als_base, als_thesis
+from gpumf_study.experiments._limits import KEPLER, active_blocks
 from support import fewer, kernels_on, ragged_ratings, random_factors, slow, to_numpy
 
 THESIS = ["thesis_global", "thesis_hybrid", "thesis_shared"]

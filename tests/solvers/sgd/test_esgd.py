@@ -1,13 +1,11 @@
-"""ESGD: its columns, its blocks, and the probability that draws are independent."""
+"""ESGD: its columns and its blocks."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 
 from gpumf import SGD
-from gpumf.solvers.sgd_esgd import independence_probability, overwriting_probability
 from support import ragged_ratings, to_numpy
 
 
@@ -29,34 +27,6 @@ def test_esgd_factorizes_what_baseline_predictors_leave_in_k_columns(launcher):
     new_p, new_q = to_numpy(launcher.name, *trainer.factors())
     assert np.array_equal(new_p[:, 8:], p[:, 8:]) and np.array_equal(new_q[:, 8:], q[:, 8:])
     assert np.abs(new_p - p).max() > 1e-3
-
-
-def independent_share(n_users, n_items, draws):
-    """The share of all ways to draw entries in which none share a row or column, counted one by one."""
-    from itertools import combinations
-
-    ways = list(combinations(product(range(n_users), range(n_items)), draws))
-    apart = sum(len({u for u, _ in way}) == len({i for _, i in way}) == draws for way in ways)
-    return apart / len(ways)
-
-
-@pytest.mark.parametrize(("n_users", "n_items", "draws"), [(4, 4, 1), (4, 4, 3), (3, 5, 2), (3, 5, 3), (2, 6, 2)])
-def test_the_probability_of_independence_counts_ways(n_users, n_items, draws):
-    share = independent_share(n_users, n_items, draws)
-    assert independence_probability(n_users, n_items, draws, square=False) == pytest.approx(share)
-    published = independence_probability(n_users, n_items, draws)
-    assert (published == pytest.approx(share)) == (n_users == n_items or draws == 1)
-
-
-def test_few_draws_from_a_large_matrix_hardly_meet():
-    # Two draws share a row with probability 1/m and a column with 1/n, nearly.
-    meet = 1 - independence_probability(480_189, 17_770, 2, square=False)
-    assert meet == pytest.approx(1 / 480_189 + 1 / 17_770, rel=1e-3)
-
-
-def test_more_draws_than_rows_must_meet():
-    assert independence_probability(5, 9, 6) == 0 == independence_probability(5, 9, 6, square=False)
-    assert overwriting_probability(0.005, 2) == 0.0025  # section 3
 
 
 def test_esgd_may_load_what_a_block_has_shared_memory_for(host):

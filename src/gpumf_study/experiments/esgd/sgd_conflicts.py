@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from gpumf import backends
-from gpumf.solvers.sgd_esgd import independence_probability
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import race_demonstration
@@ -27,6 +26,23 @@ PROFILES = {
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50,
 }  # fmt: skip
+
+
+def independence_probability(n_users, n_items, draws, *, square=True):
+    """How likely random entries of the rating matrix share neither row nor column (esgd, section 3: P_u = U / A).
+
+    n_users, n_items, draws : m, n and l
+    square : bool. The publication counts what is left after each draw as J_k = (sqrt(J_{k-1}) - 1)^2, J_0 = m n,
+        which holds in a square matrix; with False it is (m - k) (n - k), which holds in any.
+    Returns float: U / A, A the ways to draw l of m n entries; 0 where draws exceed m or n: then entries must meet
+    """
+    if draws > min(n_users, n_items):
+        return 0.0
+    cells, k = n_users * n_items, np.arange(draws)
+    left = (np.sqrt(cells) - k) ** 2 if square else (n_users - k) * np.float64(n_items - k)
+    # U / A factor by factor, as both are products: their logarithms as wholes lose the digits that differ.
+    return float(np.prod(left / (cells - k)))
+
 
 why_unavailable = partial(backends.why_unavailable, "emulator")
 

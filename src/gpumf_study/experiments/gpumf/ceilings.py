@@ -6,11 +6,10 @@ They are the denominators of every roofline bound of the study, see `_limits`.
 import numpy as np
 import pandas as pd
 
-from gpumf import ALS, backends
-from gpumf.backends.cpu import machine
+from gpumf import ALS
 from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _limits
+from gpumf_study.experiments import _limits, usable_devices
 
 PROFILES = {"quick": {"repeats": 10}, "full": {"repeats": 30}}
 PROFILES["smoke"] = PROFILES["quick"] | {"repeats": 2}
@@ -18,9 +17,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"repeats": 2}
 
 def run(repeats):
     """Measure the CPU's ceilings and the GPU's, where there is one; values are medians, bytes/s or FLOP/s."""
-    measured = {"cpu": machine.ceilings(repeats=repeats)}
-    if backends.available():
-        measured["cuda"] = backends.device().ceilings(repeats=repeats)
+    measured = {device: _limits.ceilings(device, repeats=repeats) for device in sorted(usable_devices())}
     rows = [(device, name, value) for device, values in measured.items() for name, value in values.items()]
     return pd.DataFrame(rows, columns=["device", "metric", "value"]).assign(task="ceilings")
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from gpumf import SGD, backends
 from gpumf._util.counter_rng import positional_hash, random_positions
-from gpumf.backends.cpu.machine import seconds_of
+from gpumf.backends.cpu.timing import seconds_of
 from gpumf.ratings import Ratings
 from gpumf.ratings.device import DeviceRatings
 from gpumf.solvers.sgd_base import Updates, draw_key

@@ -9,12 +9,14 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from numba import njit, prange
 
 from gpumf import backends
 from gpumf._util.threads import cores
-from gpumf.backends.cpu import machine
+from gpumf.backends.cpu.timing import seconds_of
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below
+from gpumf_study.experiments import _limits
 
 HOSTS = "pageable", "pinned"
 _TILE = (32, 8)  # threads of a block: a warp along a row, as in listing 3.3
@@ -37,9 +39,9 @@ def run(sides, repeats):
     seconds, x_limit_seconds (the matrix read and written once at the copy bandwidth measured in this run; missing
     where transfers are included)
     """
-    bandwidth = {"cpu": machine.ceilings(repeats=repeats)["copy_bytes_per_second"]}
+    bandwidth = {"cpu": _limits.ceilings("cpu", repeats=repeats)["copy_bytes_per_second"]}
     if backends.available():
-        bandwidth["gpu"] = backends.device().ceilings(repeats=repeats)["copy_bytes_per_second"]
+        bandwidth["gpu"] = _limits.ceilings("cuda", repeats=repeats)["copy_bytes_per_second"]
     rows = []
     for side in sides:
         a = np.random.default_rng(side).random((side, side), np.float32)
@@ -55,11 +57,27 @@ def run(sides, repeats):
     return pd.DataFrame(rows)
 
 
+@njit(nogil=True)
+def cube_one_core(a, result):
+    """result = a^3 element by element on one thread; float32 arrays of one shape, C order."""
+    flat, out = a.ravel(), result.ravel()
+    for k in range(flat.size):
+        out[k] = flat[k] * flat[k] * flat[k]
+
+
+@njit(nogil=True, parallel=True)
+def cube_all_cores(a, result):
+    """The same on all threads."""
+    flat, out = a.ravel(), result.ravel()
+    for k in prange(flat.size):
+        out[k] = flat[k] * flat[k] * flat[k]
+
+
 def _cpu_timings(a, repeats):
     result = np.empty_like(a)
     return [
-        (device, "coalesced", "resident", machine.seconds_of(lambda cube=cube: cube(a, result), repeats))
-        for device, cube in (("1 thread", machine.cube_one_core), ("all threads", machine.cube_all_cores))
+        (device, "coalesced", "resident", seconds_of(lambda cube=cube: cube(a, result), repeats))
+        for device, cube in (("1 thread", cube_one_core), ("all threads", cube_all_cores))
     ]
 
 
@@ -90,7 +108,7 @@ def _kernel_timings(device, a, repeats):
     series = [("resident", _in_turns(device.time, works, repeats))]
     for host, arrays in places.items():
         works = [partial(there_and_back, kernel, *arrays) for kernel in kernels.values()]
-        series.append((host, _in_turns(machine.seconds_of, works, repeats)))
+        series.append((host, _in_turns(seconds_of, works, repeats)))
     return [("gpu", access, where, of[k]) for k, access in enumerate(kernels) for where, of in series]
 
 

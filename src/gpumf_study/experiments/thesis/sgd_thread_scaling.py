@@ -12,10 +12,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, backends
-from gpumf.backends.occupancy import KEPLER
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import kernels_unavailable, load_ratings, trained
+from gpumf_study.experiments._limits import KEPLER
 from gpumf_study.experiments.thesis.thread_scaling import FACTORS, OWN
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 

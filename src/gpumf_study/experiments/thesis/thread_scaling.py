@@ -25,11 +25,11 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from tqdm import tqdm
 
 from gpumf import ALS, backends
-from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf.ratings import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below, near
 from gpumf_study.experiments import _published, kernels_unavailable, load_ratings
+from gpumf_study.experiments._limits import KEPLER, active_blocks
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 FACTORS, BLOCK, HALF_WARP = 16, 128, 16

@@ -1,4 +1,6 @@
-"""What is read off the experiments on ESGD."""
+"""What is read off the experiments on ESGD, and the probability that draws are independent."""
+
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -6,6 +8,7 @@ import pytest
 
 from gpumf_study import schema
 from gpumf_study.experiments.esgd import bsgd_comparison, sgd_conflicts
+from gpumf_study.experiments.esgd.sgd_conflicts import independence_probability
 
 
 def course(values, seconds=1.0, **labels):
@@ -36,3 +39,28 @@ def test_popular_rows_conflict_more_often_than_the_formula_says(host):
     # In a matrix of about as many users as items, both counts are about the same.
     assert np.allclose(share["published"], share["true shape"], rtol=0.2)
     assert share.overwritten.between(0, 1).all() and share.overwritten[32] > 0
+
+
+def independent_share(n_users, n_items, draws):
+    """The share of all ways to draw entries in which none share a row or column, counted one by one."""
+    ways = list(combinations(product(range(n_users), range(n_items)), draws))
+    apart = sum(len({u for u, _ in way}) == len({i for _, i in way}) == draws for way in ways)
+    return apart / len(ways)
+
+
+@pytest.mark.parametrize(("n_users", "n_items", "draws"), [(4, 4, 1), (4, 4, 3), (3, 5, 2), (3, 5, 3), (2, 6, 2)])
+def test_the_probability_of_independence_counts_ways(n_users, n_items, draws):
+    share = independent_share(n_users, n_items, draws)
+    assert independence_probability(n_users, n_items, draws, square=False) == pytest.approx(share)
+    published = independence_probability(n_users, n_items, draws)
+    assert (published == pytest.approx(share)) == (n_users == n_items or draws == 1)
+
+
+def test_few_draws_from_a_large_matrix_hardly_meet():
+    # Two draws share a row with probability 1/m and a column with 1/n, nearly.
+    meet = 1 - independence_probability(480_189, 17_770, 2, square=False)
+    assert meet == pytest.approx(1 / 480_189 + 1 / 17_770, rel=1e-3)
+
+
+def test_more_draws_than_rows_must_meet():
+    assert independence_probability(5, 9, 6) == 0 == independence_probability(5, 9, 6, square=False)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gpumf import ALS
-from gpumf.backends.occupancy import KEPLER, active_blocks
 from gpumf_study.experiments import _published
+from gpumf_study.experiments._limits import KEPLER, active_blocks
 from gpumf_study.experiments.thesis import register_bounds, thread_scaling
 from support import KERNELS, ragged_ratings
 
