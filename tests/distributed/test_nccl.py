@@ -1,17 +1,20 @@
-"""NCCL's communicators end on all workers together, not when the garbage collector comes to each.
+"""Operations by NCCL, and the end of its communicators: on all workers together, not when garbage is collected.
 
-In NCCL's place stands what ends as it does: who comes first waits for the others.
+In NCCL's place stands `fake_nccl`, or what ends as NCCL does: who comes first waits for the others.
 """
 
 import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import fake_nccl
 from gpumf import ALS
-from gpumf.distributed import fit, nccl
+from gpumf.distributed import Aborted, fit, nccl
 from gpumf.distributed.als import Worker
 from gpumf.distributed.communicator import Communicator
 from support import scattered
@@ -27,6 +30,9 @@ class Together(Communicator):
     def __init__(self, comm):
         vars(self).update(vars(comm))
         self._name, self._ended = self.all_gather_object(str(time.monotonic_ns()))[0], False
+
+    def connect(self):
+        pass
 
     def destroy(self):
         if self._ended:
@@ -113,3 +119,105 @@ def workers_left():
 def test_what_a_worker_has_on_its_device_is_let_go_with_the_training(client, ratings, ended, item_update):
     fit(model(), ratings, EPOCHS, client=client, workers=2, attempts=1, item_update=item_update)
     assert not any(client.run(workers_left).values())
+
+
+@pytest.fixture
+def on_gpus(monkeypatch):
+    """A function that runs program(carrier) on so many threads, and gives what it returned and raised, by rank."""
+    fake_nccl.put_in_place(monkeypatch)
+    made = []
+    monkeypatch.setattr(nccl, "usable", lambda comm, device: True)
+
+    def run(program, n):
+        mailbox = fake_nccl.Mailbox()
+
+        def rank_of(rank):
+            comm = Communicator(mailbox.of(rank), ("training", 0), rank, list(range(n)), 60.0)
+            try:
+                with nccl.carrier(comm, "cuda") as carrier:
+                    made.append(carrier._communicator)
+                    return program(carrier)
+            except Exception as error:
+                mailbox.abort(Aborted(f"rank {rank} failed"))
+                return error
+
+        with ThreadPoolExecutor(n) as pool:
+            return list(pool.map(rank_of, range(n)))
+
+    run.made = made
+    return run
+
+
+BOUNDS = {
+    2: ([0, 4, 8], [0, 3, 8], [0, 0, 8]),
+    3: ([0, 2, 4, 6], [0, 1, 1, 8]),
+    4: ([0, 2, 4, 6, 8], [0, 5, 6, 7, 8]),
+}
+SHARED = [(n, np.array(bounds)) for n, several in BOUNDS.items() for bounds in several]
+
+
+@pytest.mark.parametrize(("n", "bounds"), SHARED)
+@pytest.mark.parametrize("kind", [np.float32, np.uint16])
+def test_rows_are_gathered_in_place(on_gpus, n, bounds, kind):
+    expected = np.arange(3 * bounds[-1]).reshape(-1, 3).astype(kind)
+
+    def program(carrier):
+        own, array = slice(*bounds[carrier.rank : carrier.rank + 2]), np.zeros_like(expected)
+        array[own] = expected[own]
+        carrier.all_gather(fake_nccl.Array(array), bounds)
+        return array
+
+    assert all(np.array_equal(array, expected) for array in on_gpus(program, n))
+    assert [made.ended for made in on_gpus.made] == [["destroyed"]] * n
+
+
+@pytest.mark.parametrize(("n", "bounds"), SHARED)
+@pytest.mark.parametrize("begun", [False, True])
+def test_sums_come_to_the_rank_that_has_the_rows(on_gpus, n, bounds, begun):
+    weights = np.arange(3 * bounds[-1], dtype=np.float32).reshape(-1, 3)
+
+    def program(carrier):
+        array = fake_nccl.Array(weights * (carrier.rank + 1))
+        own = carrier.start_reduce_scatter(array, bounds)() if begun else carrier.reduce_scatter(array, bounds)
+        total = fake_nccl.Array(weights + carrier.rank)
+        carrier.all_reduce(total)
+        return own.host, total.host
+
+    owns, totals = zip(*on_gpus(program, n), strict=True)
+    assert np.array_equal(np.concatenate(owns), weights * n * (n + 1) / 2)
+    assert all(np.array_equal(total, weights * n + n * (n - 1) / 2) for total in totals)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_parts_go_to_all_ranks_and_round_the_ring(on_gpus, n):
+    """Rank r has, for rank s, r + s times the number 10 r + s, which is nothing for itself on rank 0."""
+
+    def program(carrier):
+        lengths = carrier.rank + np.arange(n)
+        column = np.repeat(10 * carrier.rank + np.arange(n), lengths).astype(np.int32)
+        found = carrier.all_to_all([fake_nccl.Array(column)], np.r_[0, np.cumsum(lengths)])[0].host
+        incoming = np.zeros(2, np.float32)
+        carrier.shift(fake_nccl.Array(np.full(2, carrier.rank, np.float32)), fake_nccl.Array(incoming))
+        return found, incoming
+
+    for rank, (found, incoming) in enumerate(on_gpus(program, n)):
+        assert found.tolist() == [10 * sender + rank for sender in range(n) for _ in range(sender + rank)]
+        assert incoming.tolist() == [(rank + 1) % n] * 2
+
+
+def test_gpus_are_connected_for_all_operations_before_the_first_epoch(on_gpus):
+    def program(carrier):
+        return carrier._communicator.called.copy()
+
+    operations = {"allGather", "broadcast", "reduceScatter", "reduce", "allReduce", "send", "recv"}
+    assert on_gpus(program, 3) == [operations] * 3
+
+
+def test_a_rank_that_fails_ends_the_others_without_waiting_for_them(on_gpus):
+    def program(carrier):
+        if carrier.rank == 1:
+            raise LookupError("the second worker has lost its place")
+
+    first, second = on_gpus(program, 2)
+    assert isinstance(first, Aborted) and isinstance(second, LookupError)
+    assert [made.ended for made in on_gpus.made] == [["aborted"]] * 2

@@ -37,6 +37,7 @@ def carrier(comm, device):
         return
     made = NcclCommunicator(comm)
     try:
+        made.connect()
         yield made
         made.barrier()
     except BaseException:
@@ -73,10 +74,19 @@ class NcclCommunicator(Communicator):
         self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
         # What is begun there is sent while the current stream's kernels run, and before those that wait for room.
         self._beside = cupy.cuda.Stream(non_blocking=True, priority=-1)
-        self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
         self._token = cupy.zeros(1, np.int32)
+        self._types = {np.dtype(np.float32): nccl.NCCL_FLOAT32, np.dtype(np.float64): nccl.NCCL_FLOAT64}
         self._types[np.dtype(np.int32)] = nccl.NCCL_INT32
         self._types[np.dtype(np.uint16)] = nccl.NCCL_FLOAT16  # FP16 by its bits, which are sent, never added up
+
+    def connect(self):
+        """Have NCCL connect the GPUs now. Else it does so, operation by operation, in the first epoch."""
+        array = self._cupy.zeros(self.size + 1, np.float32)
+        for bounds in (np.arange(self.size + 1), np.r_[0, 2 : self.size + 2]):  # of equal lengths, and of others
+            self.all_gather(array[: bounds[-1]], bounds)
+            self.reduce_scatter(array[: bounds[-1]], bounds)
+        self.shift(array[:1], array[1:2])
+        self.barrier()
 
     def barrier(self):
         """Return when every worker has come here, at nearly the same time: Dask's messages arrive milliseconds apart.
