@@ -4,11 +4,12 @@ import pandas as pd
 import pytest
 
 from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits
 from gpumf_study.experiments.gpumf import ceilings as experiment
 
 
 def test_the_cpu_and_the_gpu_are_measured(ceilings, monkeypatch):
-    monkeypatch.setattr(experiment.machine, "ceilings", lambda repeats: {"fp32_flops": 2.0})
+    monkeypatch.setattr(_limits, "cpu_ceilings", lambda repeats: {"fp32_flops": 2.0})
     ceilings(fp32_flops=30.0, copy_bytes_per_second=4.0)
     frame = experiment.run(repeats=1)
     assert list(zip(frame.device, frame.metric, frame.value, strict=True)) == [
