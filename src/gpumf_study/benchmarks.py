@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumf_study import results
+from gpumf_study import experiments, results
 
 COLUMNS = ["id", "task", "data", "factors", "solver", "value", "low", "high", "n", "unit", "goal", "stretch"]
 COLUMNS += ["best_public", "machine", "commit"]
@@ -28,6 +28,8 @@ class Stored:
     scale : factor from the stored unit to the row's
     repeat : column that tells repeats apart; the numbers of one repeat (its folds, for example) are averaged
     since : of the same experiment, what to subtract, repeat by repeat: the time of fewer iterations
+    table : the experiment's function that makes the table of which rows are taken, from the frame; None for itself
+    device : folder of the machine; None for that of `results.reference`
     """
 
     experiment: str
@@ -37,6 +39,12 @@ class Stored:
     scale: float = 1.0
     repeat: str = "repeat"
     since: "Stored | None" = None
+    table: str | None = None
+    device: str | None = None
+
+    def result(self) -> results.Result:
+        """The stored result; raise results.NoResult where there is none."""
+        return results.load(self.experiment, self.device)
 
     def values(self) -> pd.Series:
         """One number a repeat.
@@ -44,7 +52,9 @@ class Stored:
         Raise results.NoResult where nothing is recorded, or nothing with what is asked for.
         Raise ValueError where the stored frame has no such rows.
         """
-        frame = results.load(self.experiment).frame
+        frame = self.result().frame
+        if self.table is not None:
+            frame = getattr(experiments.module(self.experiment), self.table)(frame)
         if missing := self.where.keys() - set(frame):
             raise results.NoResult(f"{self.experiment} was recorded without {sorted(missing)}")
         for column, wanted in self.where.items():
@@ -96,9 +106,9 @@ class Benchmark:
             value, low, high, n = interval(self.measured.values(), self.over and self.over.values())
         except results.NoResult:
             return row
-        result = results.load(self.measured.experiment)
+        result = self.measured.result()
         row |= {"value": value, "low": low, "high": high, "n": n}
-        return row | {"machine": _machine(result.provenance, self.cpu), "commit": result.provenance["commit"]}
+        return row | {"machine": _machine(result, self.cpu), "commit": result.provenance["commit"]}
 
     def _public(self):
         if not isinstance(self.public, Stored):
@@ -151,10 +161,12 @@ def shown(value: float, unit: str) -> str:
     return f"{number} {unit}".strip()
 
 
-def _machine(provenance, cpu):
-    """The name of the GPU, or the CPU with its number of threads."""
-    gpu = None if cpu else provenance.get("gpu")
-    return gpu or f"{provenance['cpu']}, {provenance['cpu_count']} threads"
+def _machine(result, cpu):
+    """The name of the GPU with their number where it is not one, or the CPU with its number of threads."""
+    facts, gpus = result.provenance, results.machine_of(result.device)[1]
+    if cpu or "gpu" not in facts:
+        return f"{facts['cpu']}, {facts['cpu_count']} threads"
+    return f"{gpus} x {facts['gpu']}" if gpus else facts["gpu"]
 
 
 # Synthetic data sets have the shape of the one that they are named after.
@@ -211,6 +223,14 @@ def _bayesian(data, split):
     return Stored("bayesian", "value", where)
 
 
+_FOUR = "nvidia-h200-x4"
+
+
+def _hugewiki(workers, table, model="", **options):
+    """Of an iteration or an epoch on some of four GPUs."""
+    return Stored(f"hugewiki_gpus{model}", "seconds", {"x_workers": workers}, table=table, device=_FOUR, **options)
+
+
 def _of_ratings(model):
     return Stored("quality_ratings", "value", {"data": "ml-1m", "task": "test", "model": model})
 
@@ -239,6 +259,18 @@ ROWS = [
               measured=_iteration("ALS", "cumf_cholesky", 100)),
     Benchmark("als-hugewiki-s", f"ALS, 2.8 billion ratings: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s", 2,
               measured=Stored("als_hugewiki", "seconds", {"x_step": "iteration"}, repeat="x_iteration")),
+    Benchmark("als-hugewiki-4gpu-s", f"ALS on four GPUs: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s", 0.36, 0.29,
+              measured=_hugewiki(4, "iterations")),
+    Benchmark("als-hugewiki-4gpu-efficiency", "ALS on four GPUs: speed-up over one, a GPU", HUGEWIKI, 100,
+              "tensor_core", "", 0.8, 0.92, True, measured=_hugewiki(1, "iterations", scale=0.25),
+              over=_hugewiki(4, "iterations")),
+    Benchmark("als-hugewiki-4gpu-052-s", "ALS on four GPUs: training time to RMSE 0.52", HUGEWIKI, 100,
+              "tensor_core", "s", 2, 1.2, measured=_hugewiki(4, "to_error")),
+    Benchmark("sgd-hugewiki-4gpu-x", "SGD on four GPUs: speed-up over one", HUGEWIKI, 100, "fast", "x", 3, 3.6, True,
+              measured=_hugewiki(1, "epochs", "_sgd"), over=_hugewiki(4, "epochs", "_sgd")),
+    Benchmark("als-f100-4gpu-ms", f"ALS on four GPUs: {ITERATION}", NETFLIX, 100, "tensor_core", "ms", 7, 5.5,
+              measured=Stored("several_gpus", "seconds", {"model": "ALS", "x_workers": 4}, scale=1e3, table="epochs",
+                              device=_FOUR)),
     Benchmark("als-streamed-s", f"ALS, ratings streamed from the host: {ITERATION}", HUGEWIKI, 100, "tensor_core",
               "s", 3, 1.5, measured=Stored("als_streamed", "seconds", {"x_step": "iteration"}, repeat="x_iteration")),
     Benchmark("sgd-k128-gups", "SGD: updates a second", NETFLIX, 128, "fast", "billion/s", 5, 8, True,

@@ -1,5 +1,9 @@
 """benchmarks.csv: ids that stay, values from stored results alone, intervals, goals."""
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,8 +14,9 @@ from gpumf_study.benchmarks import Benchmark, Stored, interval
 # fmt: off
 IDS = [
     "als-f100-ms", "als-f128-ms", "als-f200-ms", "als-f256-ms", "implicit-f64-ms", "implicit-f128-ms",
-    "als-f100-exact-ms", "als-hugewiki-s", "als-streamed-s", "sgd-k128-gups", "fit-als-f100-s",
-    "fit-implicit-f64-s", "fit-sgd-k128-s", "recommend-all-s", "fold-in-p99-ms", "compile-cold-s", "import-s",
+    "als-f100-exact-ms", "als-hugewiki-s", "als-hugewiki-4gpu-s", "als-hugewiki-4gpu-efficiency",
+    "als-hugewiki-4gpu-052-s", "sgd-hugewiki-4gpu-x", "als-f100-4gpu-ms", "als-streamed-s", "sgd-k128-gups",
+    "fit-als-f100-s", "fit-implicit-f64-s", "fit-sgd-k128-s", "recommend-all-s", "fold-in-p99-ms", "compile-cold-s", "import-s",
     "als-ml20m-d2048-s", "als-msd-d8192-s", "als-69m-59m-s", "search-netflix-100-s", "search-ml1m-1000-s",
     "search-ml1m-cpu-x", "search-ml1m-halving-cpu-x", "search-ml100k-cpu-x", "search-surprise-x", "search-implicit-x",
     "gibbs-netflix-100-s", "gibbs-ml1m-rmse", "ncf-ml1m-hr10",
@@ -27,11 +32,12 @@ def stored(monkeypatch):
     """A function that takes the frame of the only result, 'timing', or None where nothing is stored."""
 
     def store(frame):
-        def load(name):
+        def load(name, device=None):
             if frame is None or name != "timing":
                 raise results.NoResult(name)
             facts = {"commit": "abc", "gpu": "Some GPU", "cpu": "Some CPU", "cpu_count": 4}
-            return results.Result(None, frame, facts, live=False)
+            path = Path(f"results/{device or 'some-gpu'}/gpumf/timing.csv")
+            return results.Result(path, frame, facts, live=False)
 
         monkeypatch.setattr(results, "load", load)
 
@@ -62,6 +68,15 @@ def test_a_row_names_what_it_was_measured_on(stored):
     assert row["value"] == pytest.approx(1.6) and row["n"] == 2
     assert (row["machine"], row["commit"], row["best_public"]) == ("Some GPU", "abc", "30.5 s (other 1.0)")
     assert Benchmark(**ROW, measured=FAST, cpu=True).row()["machine"] == "Some CPU, 4 threads"
+    of_four = replace(FAST, device="some-gpu-x4")
+    assert Benchmark(**ROW, measured=of_four).row()["machine"] == "4 x Some GPU"
+
+
+def test_a_row_may_be_of_a_table_that_the_experiment_makes(stored, monkeypatch):
+    stored(FRAME)
+    module = SimpleNamespace(halves=lambda frame: frame.assign(seconds=frame.seconds / 2))
+    monkeypatch.setattr(benchmarks.experiments, "module", {"timing": module}.get)
+    assert replace(FAST, table="halves").values().tolist() == pytest.approx([0.75, 0.85])
 
 
 def test_a_row_without_a_result_is_empty_but_for_its_goal(stored):

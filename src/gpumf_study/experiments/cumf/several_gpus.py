@@ -81,13 +81,14 @@ def run(data, part, fits, workers, repeats):
     return frame
 
 
+epochs = sweep.epoch_seconds
 _BY = ["model", "x_workers"]
 
 
 def summary(frame):
     """Return by model and workers medians: seconds (of an epoch), end_to_end (without compiling), rmse (last epoch),
     speed_up (a plain fit's seconds over these) and gap (of the error from a plain fit's)."""
-    seconds = sweep.epoch_seconds(frame).groupby(_BY, sort=False).seconds.median()
+    seconds = epochs(frame).groupby(_BY, sort=False).seconds.median()
     whole = sweep.phase_seconds(frame, without=("compile",)).groupby(_BY).seconds.median()
     rmse = sweep.last_epoch(frame).groupby(_BY).value.median()
     table = pd.DataFrame({"seconds": seconds, "end_to_end": whole, "rmse": rmse}).reindex(seconds.index)
@@ -100,7 +101,7 @@ def _faster(id, publication, figure_or_table, model, **options):
     return Claim(id, publication, figure_or_table,
                  f"Time of an epoch of {model} on one GPU over that on four, Netflix (synthetic).", metric="ratio",
                  select={"column": "seconds", "where": {"model": model}, "over": {"x_workers": PLAIN},
-                         "under": {"x_workers": 4}}, evidence="synthetic", table=sweep.epoch_seconds,
+                         "under": {"x_workers": 4}}, evidence="synthetic", table=epochs,
                  device="nvidia-h200-x4", **options)  # fmt: skip
 
 

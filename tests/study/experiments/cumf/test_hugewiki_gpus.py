@@ -27,6 +27,14 @@ def test_the_iteration_in_which_nccl_connects_is_left_out():
     assert table[table.x_workers == 4].seconds.max() < 0.21
 
 
+def test_time_to_the_error_is_that_of_all_iterations_until_then():
+    frame = pd.concat([iterations_of(1, 0.8, first=0.0), iterations_of(4, 0.2)])
+    errors = {1: 0.6, 2: 0.55, 3: 0.52, 4: 0.51}
+    table = hugewiki_gpus.to_error(frame.assign(value=frame.x_iteration.map(errors))).set_index("x_workers")
+    assert table.seconds.to_dict() == pytest.approx({1: 3 * 0.8 * 1.002, 4: 2 + 3 * 0.2 * 1.002})
+    assert hugewiki_gpus.to_error(frame).seconds.isna().all()
+
+
 @pytest.mark.parametrize(
     ("model", "received"),
     # Users' factors in half precision, 112 columns of them, of three quarters of the users; or all items' in FP32.
