@@ -121,6 +121,7 @@ PARAMETERS = [
     (SGD, "schedule", "Power", "schedule must be one of"),
     (SGD, "threads", 0, "threads must be an integer from 1"),
     (ImplicitALS, "alpha", -1, "alpha must be a number above 0"),
+    (ImplicitALS, "unobserved_weight", -0.5, "unobserved_weight must be a number above 0 and finite, not -0.5"),
     (ImplicitALS, "regularization_exponent", 1e300, "regularization_exponent must be a number from 0 and up to 100"),
     (RBM, "batch", 0, "batch must be an integer from 1"),
     (RBM, "weight_decay", 500.0, "must be below 1, not .* . 500.0"),
@@ -131,9 +132,9 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("kind", "name", "value", "words"), PARAMETERS)
-def test_parameters_are_validated_when_they_are_used(kind, name, value, words, tmp_path, monkeypatch):
+def test_parameters_are_validated_when_they_are_used(kind, name, value, words, device, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fitted, fresh = made(kind, "cpu").fit(TRAIN, 1), made(kind, "cpu")
+    fitted, fresh = made(kind, device).fit(TRAIN, 1), made(kind, device)
     for model in (fitted, fresh):
         setattr(model, name, value)
     for use in (*uses(fitted), lambda: fitted.fit(TRAIN), lambda: fresh.fit(TRAIN), lambda: fresh.make_solver(TRAIN)):

@@ -213,10 +213,11 @@ class Factorization(_Base):
     def _drawn(self, train, first):
         """Initial factors of a training set's users and items, of whom the first ones have these positions."""
         asked = 4 * (train.n_users + train.n_items) * self.columns
-        if asked > _SURELY_FREE and self.device != "cuda" and asked > (free := free_bytes()):
-            raise backends.out_of_memory(
-                f"the factors of {train.n_users + train.n_items} users and items", asked, free
-            )
+        if asked > _SURELY_FREE:
+            free = train.device.free_bytes() if train.device else free_bytes()
+            if asked > free:
+                what = f"the factors of {train.n_users + train.n_items} users and items"
+                raise backends.out_of_memory(what, asked, free)
         key = splitmix64(np.uint64(self.seed))
         with np.errstate(over="ignore"):
             keys = splitmix64(key + np.arange(2, dtype=np.uint64)) + np.array(first, np.uint64) * self.factors

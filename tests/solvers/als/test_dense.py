@@ -94,16 +94,27 @@ def test_biases_of_more_factors_than_kernels_take(device):
 
 
 @pytest.mark.parametrize("model", [ALS, ImplicitALS])
-def test_factors_above_the_memory_are_refused_with_both_numbers(model, host, monkeypatch):
-    for factors, words in (
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
         (10**9, "the factors of 114 users and items takes 425 GiB, and 1 GiB"),
         (10**6, r"training with factors=1000000 takes \S+ GiB, and 1 GiB"),
-    ):
+    ],
+)
+def test_factors_above_the_memory_are_refused_with_both_numbers(model, factors, words, device, monkeypatch):
+    if device == "cpu":
         monkeypatch.setattr(factorization, "free_bytes", lambda: 2**30)
         monkeypatch.setattr(als_dense.Dense, "_free_bytes", staticmethod(lambda: 2**30))
-        for device in ("cpu", host.name):
-            with pytest.raises(backends.DeviceError, match=words):
-                model(factors, device=device).fit(mixed(), 1)
+    else:
+        monkeypatch.setattr(type(backends.device(device)), "free_bytes", staticmethod(lambda: 2**30))
+    fitted, made = model(4, device=device).fit(mixed(), 1), model(factors, device=device)
+    with pytest.raises(backends.DeviceError, match=words):
+        made.fit(mixed(), 1)
+    assert made.history is None
+    fitted.factors, before = factors, fitted.user_factors
+    with pytest.raises(backends.DeviceError, match=words):
+        fitted.fit(mixed(), 1)
+    assert fitted.user_factors is before and len(fitted.history) == 2
 
 
 def test_what_a_device_has_not_the_memory_for_is_refused(host, monkeypatch):
