@@ -24,7 +24,7 @@ PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "part": [150, 120], "solver": "parallel", "factors": 8, "epochs": 8,
               "every": 3, "killed_after": 5, "workers": [2], "repeats": 1},
     "full": {"data": "netflix-synthetic", "part": None, "solver": "tensor_core", "factors": 100, "epochs": 20,
-             "every": 3, "killed_after": 11, "workers": [2, 4], "repeats": 3},
+             "every": 3, "killed_after": 11, "workers": [1, 2, 4], "repeats": 3},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "factors": 4}
 
