@@ -393,8 +393,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     def _placed(self, ratings):
         """The ratings where the solver takes them from: on the device, or on the host where they do not fit it."""
-        there = self._there if self._there and self._takes_from_device() else None
-        placed = DeviceRatings.where_they_fit(ratings, there) if there else ratings.on_host()
+        there = self._there
+        on_device = there and self._takes_from_device()
+        placed = DeviceRatings.where_they_fit(ratings, there) if on_device else ratings.on_host()
         if placed is ratings:  # the constructor checks a copy
             ratings._check_columns()
         return placed

@@ -171,7 +171,7 @@ def segments_on(device, indptr, longest):
     indptr, long_rows, firsts = map(device.array, (indptr, several.astype(np.int32), slots))
     rows = {"indptr": indptr, "n_rows": len(counts), "longest": longest}
     rows |= {"long_rows": long_rows, "n_long": len(several), "slots": firsts, "bits": bits}
-    cut_rows, order = (device.kernel(SEGMENTS, name) for name in ("cut_rows", "order_segments"))
+    cut_rows, order = device.kernel(SEGMENTS, "cut_rows"), device.kernel(SEGMENTS, "order_segments")
     cut_rows(-(-len(counts) // _BLOCK), _BLOCK, **rows, keys=keys, segments=segments)
     keys.sort()
     ordered = device.empty(segments.shape, np.uint8)
