@@ -83,9 +83,9 @@ def sets(n_users, n_items):
 
 
 MODELS = {
-    "ALS": (ALS, {}, 8),
-    "ALS without biases": (ALS, {"biases": False, "clip": False}, 7),
-    "ImplicitALS": (ImplicitALS, {}, 7),
+    "ALS": (ALS, {}, 9),
+    "ALS without biases": (ALS, {"biases": False, "clip": False}, 8),
+    "ImplicitALS": (ImplicitALS, {}, 8),
     "SGD": (SGD, {}, 9),
     "SGD on large sets": (SGD, {"solver": "fast"}, 11),
     "SGD without biases": (SGD, {"biases": False, "solver": "fast", "precision": 32}, 10),

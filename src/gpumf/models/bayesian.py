@@ -372,9 +372,9 @@ class _Chain:
             return np.array(self._device.to_numpy(array))
         return array.copy() if isinstance(array, self._device.xp.ndarray) else self._device.array(array)
 
-    def copies(self, arrays):
+    def copies(self, arrays, fresh=False):
         """`_Samples` with that of one more epoch, or None where it is not finite."""
-        if (found := self._finite.copies(arrays)) is None:
+        if (found := self._finite.copies(arrays, fresh)) is None:
             return None
         self._epoch += 1
         most = min(self._epoch - self._epoch // _DISCARDED, self._model.samples)

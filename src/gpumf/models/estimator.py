@@ -572,8 +572,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
         def done(rows, epoch, seconds, best):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
-            learned = self._whole(solver.arrays(), arrays)
-            copies = finite.copies(learned)
+            own = solver.arrays()
+            learned = self._whole(own, arrays)
+            copies = finite.copies(learned, not any(one is other for one in learned for other in own))
             rmse, mae = errors(*learned) if errors and copies is not None else (np.nan, np.nan)
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
@@ -614,6 +615,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                     told = self._as_of(*newest[:2], clock)
                     for callback in ending.callbacks:
                         callback(told, dict(newest[1][-1]))
+                    del told  # it takes memory while the next one is made
                 if ending.over(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):

@@ -14,8 +14,8 @@ class FiniteCheck:
     """Copies arrays if they are finite; where they are, in one pass at the speed of its memory.
 
     A training is asked after every epoch, outside the time of training. Memory is allocated for the first two copies
-    alone, which take turns from then on. A device takes a launch for each array and a wait for one number; the
-    CPU has all threads at work where there are many numbers.
+    alone, which take turns from then on, and for none of arrays that are made anew every epoch. A device takes a
+    launch for each array and a wait for one number; the CPU has all threads at work where there are many numbers.
     """
 
     def __init__(self, device):
@@ -25,15 +25,16 @@ class FiniteCheck:
             self._blocks = self._device.facts["multiprocessors"] * _BLOCKS_A_MULTIPROCESSOR
             self._found = self._device.zeros(1, np.int32)
 
-    def copies(self, arrays):
+    def copies(self, arrays, fresh=False):
         """Copies of these float32 arrays, complete on return, or None where one of their numbers is not finite.
 
         They stay as they are until the next call but one. Where the device lacks the memory they are on the host.
+
+        fresh : bool, the arrays were made for this call, and nobody changes them later: they need no copies
         """
-        self._copies.reverse()
         if self._device is None:
-            self._copies[0] = self._copies[0] or [*map(np.empty_like, arrays)]
-            for array, copy in zip(arrays, self._copies[0], strict=True):
+            copies = arrays if fresh else self._turn(lambda: [*map(np.empty_like, arrays)])
+            for array, copy in zip(arrays, copies, strict=True):
                 if array.size < LEAST:
                     copy[...] = array
                     finite = np.isfinite(copy).all()
@@ -41,13 +42,25 @@ class FiniteCheck:
                     finite = copy_finite(np.ascontiguousarray(array).reshape(-1), copy.reshape(-1))
                 if not finite:
                     return None
-            return self._copies[0]
+            return copies
         arrays = list(map(self._device.array, arrays))
-        if self._copies[0] is None and sum(array.nbytes for array in arrays) <= self._device.free_bytes():
-            self._copies[0] = [self._device.empty(array.shape, np.float32) for array in arrays]
-        for array, copy in zip(arrays, self._copies[0] or arrays, strict=True):
+        copies = self._if_they_fit(arrays, lambda: arrays) if fresh else self._turn(lambda: self._allocated(arrays))
+        for array, copy in zip(arrays, copies or arrays, strict=True):
             blocks = min(self._blocks, -(-array.size // _THREADS))
             self._copy(blocks, _THREADS, numbers=array, n=array.size, copy=copy, found=self._found)
         if self._device.to_numpy(self._found)[0]:
             return None
-        return self._copies[0] or list(map(self._device.to_numpy, arrays))
+        return copies or list(map(self._device.to_numpy, arrays))
+
+    def _turn(self, allocate):
+        """The older one of two copies, allocated where it is none yet."""
+        self._copies.reverse()
+        self._copies[0] = self._copies[0] or allocate()
+        return self._copies[0]
+
+    def _allocated(self, arrays):
+        return self._if_they_fit(arrays, lambda: [self._device.empty(array.shape, np.float32) for array in arrays])
+
+    def _if_they_fit(self, arrays, copies):
+        """`copies()`, or None where the device has not the memory for as many numbers again."""
+        return copies() if sum(array.nbytes for array in arrays) <= self._device.free_bytes() else None

@@ -37,8 +37,6 @@ _VERSION = 2  # of files
 _SECONDS = 1.0  # between two times that the file is written
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
-
-_DAMPED = 5.75  # the same with damped biases, which are put beside the solver's
 _HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
 _WITHOUT, _SPLITTING = 30, 44  # and while `fit` trains without those it holds out, and takes them apart
 
@@ -411,8 +409,7 @@ def _bytes(candidates, train, every=False):
                 work = (
                     5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * one.solver_class.floats
                 )
-            copies = (_DAMPED if one._damped else _COPIES) + every
-            sizes.append(int(4 * (copies * learned + targets + work)))
+            sizes.append(int(4 * ((_COPIES + every) * learned + targets + work)))
             if one._chooses(train):
                 sizes[-1] = max(sizes[-1] + _WITHOUT * train.nnz, _SPLITTING * train.nnz)
     return sizes

@@ -217,9 +217,11 @@ def without_biases(rows, scale, device=None):
 
 def with_biases(factors, start, scale, device=None):
     """Rows of factors times a number, float32 (n, f + 2), and the biases of `start`, of this shape."""
+    rows = (device or np).empty(start.shape, np.float32)
     if device is None:
-        return np.hstack([factors * np.float32(scale), start[:, -2:]])
-    rows = device.empty(start.shape, np.float32)
+        np.multiply(factors, np.float32(scale), out=rows[:, :-2])
+        rows[:, -2:] = start[:, -2:]
+        return rows
     given = {"factors": factors, "start": device.array(start), "width": start.shape[1], "scale": scale}
     _over(device, "with_biases", rows.size, **given, rows=rows)
     return rows
