@@ -289,7 +289,8 @@ struct Pipeline {
             const char* const from = reinterpret_cast<const char*>(rows.fixed) + chunk * 16;
             int columns[COPIES];  // of all before any is copied: no load is moved across a copy, and each takes a while
 #pragma unroll
-            for (int k = 0; k < COPIES; ++k) columns[k] = ratings(s).columns[first + k];
+            for (int k = 0; k < COPIES; ++k)
+                columns[k] = ratings(s).columns[STAGE % COPIES ? min(first + k, STAGE - 1) : first + k];
             auto copy_row = [&](int k, bool valid) {
                 copy_async<THROUGH_L1>(chunk_of(stage(s), first + k, chunk), from + columns[k] * (long long)(2 * PADDED), valid);
             };

@@ -83,6 +83,16 @@ def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher):
     np.testing.assert_allclose(solved, reference.als_update(ratings.by_user, start[1], 0.01, True), rtol=1e-4)
 
 
+def test_a_stage_that_the_threads_copies_do_not_divide(launcher):
+    """65 to 96 factors: three warps copy 11 rows a thread, 64 a stage."""
+    ratings, start = ragged_ratings(8, 90, 80, seed=1), [random_factors(n, 80, n) for n in (8, 90)]
+    trainer = ALS(80, 0.5, solver="tensor_core", device=launcher.name, biases=False).make_solver(ratings, *start)
+    trainer._steps = np.int32(40), np.float32(0)
+    trainer.solve_users()
+    solved = to_numpy(launcher.name, *trainer.factors())[0]
+    np.testing.assert_allclose(solved, reference.als_update(ratings.by_user, start[1], 0.5, True), atol=1e-2)
+
+
 def test_a_row_that_is_near_enough_takes_no_step(launcher):
     ratings, solved = ragged_ratings(n_users=8, n_items=30, longest=20, seed=1), []
     start = [random_factors(n, 20, n) for n in (8, 30)]
