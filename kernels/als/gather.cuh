@@ -128,13 +128,15 @@ struct Team {
     }
 #endif
 
+    // Memory: what a team has of the block's shared memory, at least Work, which comes first.
+    template <class Memory = Work>
     __device__ static Team here() {
         extern __shared__ __align__(WGMMA ? 1024 : 16) float shared[];
         __shared__ bool last[TEAMS];
         const int team = number(), thread = threadIdx.x - team * THREADS;
         // Read from lane 0, so that the compiler knows it to be uniform in the warp.
         const int warp = __shfl_sync(0xffffffffu, thread / 32, 0);
-        Work& work = reinterpret_cast<Work*>(shared)[team];
+        Work& work = reinterpret_cast<Work&>(reinterpret_cast<Memory*>(shared)[team]);
 #if WGMMA
         return {work, last[team], thread, warp, (int)threadIdx.x % 32};
 #else

@@ -319,7 +319,7 @@ ROWS = [
               ML100K, 32, "parallel_cg", "x", higher=True,
               measured=_peer("ImplicitALS", "implicit, scikit-learn's GridSearchCV"),
               over=_peer("ImplicitALS", "gpumf, search"), cpu=True),
-    Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "gibbs_cuda", "s", 5,
+    Benchmark("gibbs-netflix-100-s", "BayesianMF: 100 samples", NETFLIX, 64, "gibbs_tensor_core", "s", 5,
               measured=Stored("bayesian_seconds", "seconds",
                               {"data": "netflix-synthetic", "repeat": [1, 2, 3, 4, 5], "phase": "train"})),
     Benchmark("gibbs-ml1m-rmse", "BayesianMF: test RMSE, five folds", ML1M, 32, "gibbs", "RMSE", 0.840, 0.835,

@@ -8,9 +8,9 @@ import pytest
 import nvrtc
 from gpumf import backends
 from gpumf.backends import sources
-from gpumf.models import als, rbm, sgd  # noqa: F401 - declare their sources
+from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - declare their sources
 from gpumf.ratings import synthetic_device  # noqa: F401 - declares its source
-from support import KERNELS
+from support import KERNELS, slow
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
@@ -103,6 +103,12 @@ def test_no_fast_kernel_spills(frame):
 
 def test_products_of_hopper_spill_nothing():
     assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
+
+
+@pytest.mark.parametrize("factors", [64, *slow(1, 7, 16, 32, 48, 80, 100, 128)])
+def test_draws_on_tensor_cores_spill_nothing(factors):
+    for kernels in nvrtc.resources_of([("als/tensor_core_draw.cu", sm, {"FACTORS": factors}) for sm in (75, 80, 90)]):
+        assert spilling(pd.DataFrame(kernels)).empty
 
 
 def test_a_spill_in_a_fast_kernel_is_seen():

@@ -16,6 +16,7 @@ from gpumf.solvers.gibbs import drawn_prior, gammas
 from references import drawn_rows
 from support import ragged_ratings, slow
 
+SOLVERS = BayesianMF.solver_classes()
 DRAWERS = ["numba"] if compile.why_unavailable() else ["numba", "native"]
 
 
@@ -69,53 +70,100 @@ def test_draws_have_the_mean_and_the_covariance_of_the_conditional(which):
         np.testing.assert_allclose(roots[row] @ roots[row].T, covariance, atol=2e-3 * np.abs(covariance).max())
 
 
-def rows_on(launcher, train, factors, longest=25):
+def rows_on(launcher, solver, train, factors, longest=25):
     """The drawer of a device, whose work is poisoned."""
-    hyper = BayesianMF(factors, solver="gibbs_cuda", device=launcher.name).hyperparameters
+    made = SOLVERS[solver]
+    hyper = BayesianMF(factors, solver=solver, device=launcher.name).hyperparameters
     start = (np.full((n, factors), np.nan, np.float32) for n in (train.n_users, train.n_items))
-    made = gibbs_cuda._Rows(Problem(gibbs_cuda.GibbsCuda._of_rows(hyper), train, tuple(start)), longest=longest)
-    for batch in (*made._users.batches, *made._items.batches):
-        batch.matrices[...] = batch.biases[...] = np.nan
-    return made
+    rows = made.rows(Problem(gibbs_cuda.least_squares(hyper), train, tuple(start)), longest=longest)
+    if solver == "gibbs_cuda":
+        for batch in (*rows._users.batches, *rows._items.batches):
+            batch.matrices[...] = batch.biases[...] = np.nan
+    else:
+        rows._half.halves[...] = 0x7E00  # of a half, not a number
+        for _, room in (rows._users[0], rows._items[0], *rows._every.values()):
+            room["partial"][...] = 0xFF
+        rows._found[...] = np.nan
+    rows._of_items[...] = np.nan
+    return rows
 
 
-@pytest.mark.parametrize("factors", [1, 16, 33, *slow(64, 100, 256)])
-def test_a_device_draws_rows_as_in_float64(launcher, factors):
+def rounded(factors):
+    """As kernels/als/half_rows.cu rounds them."""
+    scale = 2.0 ** (6 - np.frexp(np.abs(factors).max())[1])
+    return (factors * scale).astype(np.float16) / np.float32(scale)
+
+
+@pytest.mark.parametrize(
+    ("solver", "factors"),
+    [
+        *(("gibbs_cuda", f) for f in (1, 16, 33)),
+        *(("gibbs_tensor_core", f) for f in (1, 7, 16, 33)),
+        *slow(
+            *(("gibbs_cuda", f) for f in (64, 100, 256)), *(("gibbs_tensor_core", f) for f in (48, 64, 80, 100, 128))
+        ),
+    ],
+)
+def test_a_device_draws_rows_as_in_float64(launcher, solver, factors):
     rng, train = np.random.default_rng(factors), ragged_ratings(19, 150, 140, seed=2)
     root = rng.normal(0, 1, (factors, factors + 2))
     prior = np.column_stack([root @ root.T, rng.normal(0, 1, factors)]).astype(np.float32)
     fixed, key = rng.normal(0, 0.5, (19, factors)).astype(np.float32), np.uint64(11)
-    made, deviation = rows_on(launcher, train, factors), np.float32(1.7**-0.5)
-    assert train.by_item.counts.min() == 0
+    made, deviation = rows_on(launcher, solver, train, factors), np.float32(1.7**-0.5)
+    as_taken = rounded if solver == "gibbs_tensor_core" else np.array
+    assert train.by_item.counts.min() == 0 and train.by_user.counts.max() > 25  # which is longer than a segment
     made._p[...] = launcher.array(fixed)
     scaled = launcher.array(prior * deviation**2)
     made.draw(made._items, made._p, made._q, prior=scaled, deviation=float(deviation), key=key)
-    expected = drawn_rows(train.by_item, fixed, prior, normals(key, 150, factors), 1.7)
+    taken = as_taken(fixed)
+    expected = drawn_rows(train.by_item, taken, prior, normals(key, 150, factors), 1.7)
     found = launcher.to_numpy(made._q)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-    errors = train.values - (fixed[train.users].astype(np.float64) * found[train.items]).sum(axis=1)
+    errors = train.values - (taken[train.users].astype(np.float64) * found[train.items]).sum(axis=1)
     squares = (train.values.astype(np.float64) ** 2).sum() + made.errors()
     assert squares == pytest.approx((errors**2).sum(), rel=1e-4)
-    for factors_of, moments in ((fixed, made.moments(made._p)), (found, made.moments(made._q))):
-        for one, other in zip(moments, gibbs.moments(factors_of), strict=True):
+    for array, factors_of in ((made._p, taken), (made._q, as_taken(found))):
+        for one, other in zip(made.moments(array), gibbs.moments(factors_of), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * np.abs(other).max())
+    made.draw(made._users, made._q, made._p, prior=scaled, deviation=float(deviation), key=key)
+    expected = drawn_rows(train.by_user, as_taken(found), prior, normals(key, 19, factors), 1.7)
+    np.testing.assert_allclose(launcher.to_numpy(made._p), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_rows_are_the_same_where_ratings_are_streamed(host, monkeypatch):
+    train, drawn = ragged_ratings(40, 30, 20, seed=1), []
+    fixed, prior = np.random.default_rng(0).random((40, 5), np.float32), np.eye(5, 6, dtype=np.float32)
+    for streams in (False, True):
+        if streams:
+            monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
+        made = rows_on(host, "gibbs_tensor_core", train, 5)
+        assert (len(made._items[0][0]._chunks.places) > 1) == streams
+        made._p[...] = fixed
+        made.draw(made._items, made._p, made._q, prior=prior, deviation=0.5, key=np.uint64(3))
+        drawn.append((made._q.tobytes(), made.errors()))
+    assert drawn[0] == drawn[1]
 
 
 @pytest.mark.parametrize("share", [1.0, 0.0])
-def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, share):
+@pytest.mark.parametrize(("solver", "digits"), [("gibbs_cuda", 1e-3), ("gibbs_tensor_core", 2e-2)])
+def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, solver, digits, share):
     """Samples that stay on the device, and those that do not."""
     monkeypatch.setattr(bayesian, "_SHARE", share)
     monkeypatch.setattr(bayesian, "_AT_A_TIME", 100)
     train, test = ragged_ratings(60, 90, 70, seed=1).split(0.2)
-    ours, theirs = (BayesianMF(5, samples=6, device=device).fit(train, 7, test) for device in (launcher.name, "cpu"))
-    assert ours.solver == "gibbs_cuda" and theirs.solver == "gibbs"
+    ours = BayesianMF(5, samples=6, device=launcher.name, solver=solver).fit(train, 7, test)
+    theirs = BayesianMF(5, samples=6, device="cpu").fit(train, 7, test)
+    assert BayesianMF(5, device=launcher.name).solver == "gibbs_tensor_core" and theirs.solver == "gibbs"
     for _ in range(2):
         for one, other in zip(ours._learned, theirs._learned, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(ours.history[["rmse", "mae"]], theirs.history[["rmse", "mae"]], rtol=1e-4)
-        np.testing.assert_allclose(ours.fold_in(test).user_samples, theirs.fold_in(test).user_samples, atol=5e-3)
-        assert ours.recommend(3, 5)[0].tolist() == theirs.recommend(3, 5)[0].tolist()
+            np.testing.assert_allclose(one, other, rtol=digits, atol=digits)
+        np.testing.assert_allclose(ours.history[["rmse", "mae"]], theirs.history[["rmse", "mae"]], rtol=digits / 10)
+        np.testing.assert_allclose(
+            ours.fold_in(test).user_samples, theirs.fold_in(test).user_samples, atol=5 * digits
+        )
         assert ours.score(test)["rmse"] == pytest.approx(ours.history.rmse.iloc[-1], rel=1e-5)
+        if solver == "gibbs_cuda":
+            assert ours.recommend(3, 5)[0].tolist() == theirs.recommend(3, 5)[0].tolist()
         ours.fit(train, 2, test, warm_start=True), theirs.fit(train, 2, test, warm_start=True)
 
 

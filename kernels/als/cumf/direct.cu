@@ -33,8 +33,8 @@ __device__ inline void solve_rows(float* lower, float* upper, const float* matri
         load_system(lower, upper, x, matrices + row * (long long)MATRIX, biases + row * (long long)FACTORS, true,
                     [&](int i, int j) { return i == j ? ridges[row] : 0.0f; });
         __syncthreads();
-        factor_system(lower, upper, x);
-        substitute_back(upper, x, [](int) { return 0.0f; });
+        factor_system<DIRECT_THREADS>(lower, upper, x, WholeBlock::here());
+        substitute_back<DIRECT_THREADS>(upper, x, WholeBlock::here(), [](int) { return 0.0f; });
         for (int k = threadIdx.x; k < FACTORS; k += DIRECT_THREADS) solution[k] = x[k];
         __syncthreads();
     }

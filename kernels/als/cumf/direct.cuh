@@ -1,4 +1,5 @@
-// A symmetric positive definite system factored and solved by the threads of a block, by tiles, LU or Cholesky.
+// A symmetric positive definite system factored and solved by the threads of a block, or of a team in it, by tiles, LU or
+// Cholesky.
 //
 // The system is A with b as row FACTORS, in padded tiles, `lower`; eliminating that row with the others is the forward
 // substitution. For LU there is a second set, `upper`, with U transposed: both are then lower triangles, and each is
@@ -11,6 +12,13 @@
 #ifndef CHOLESKY
 #error "compile with -DCHOLESKY=0 or 1"
 #endif
+
+// What the functions below are told of the threads that share a system: this one's number among them, and their barrier.
+struct WholeBlock {
+    int thread;
+    __device__ static WholeBlock here() { return {(int)threadIdx.x}; }
+    __device__ static void sync() { __syncthreads(); }
+};
 
 // Copies A and b, each with what is added to it, to the system's tiles; least = 2^-21 of the diagonal, which pivots
 // have to exceed. added(i, j), j <= i: to A, and with i = FACTORS to b. rated: else A and b are zero, and not read.
@@ -41,8 +49,7 @@ __device__ inline void load_system(float* lower, float* upper, float* least, con
 }
 
 // Factors a tile on the diagonal, whose first `columns` columns belong to A: one warp, row r in lane r < 16.
-__device__ inline void factor_diagonal(float* lower, float* upper, const float* least, int columns) {
-    const int r = threadIdx.x;
+__device__ inline void factor_diagonal(int r, float* lower, float* upper, const float* least, int columns) {
     float row[SIDE] = {};
     if (r < SIDE) {
 #pragma unroll
@@ -123,41 +130,42 @@ __device__ inline void update(float* c, const float* a, const float* b) {
         for (int g = 0; g < 4; ++g) c[(row + 4 * e) * LINE + column + 4 * g] -= sums[e][g];
 }
 
-// Factors the system in place, tile column by tile column.
-__device__ inline void factor_system(float* lower, float* upper, const float* least) {
+// Factors the system in place, tile column by tile column. Team: of so many threads, whole warps, as WholeBlock.
+template <int threads, class Team>
+__device__ inline void factor_system(float* lower, float* upper, const float* least, const Team& team) {
     constexpr int sides = CHOLESKY ? 1 : 2;
     auto tile = [&](int side, int i, int j) { return (side == 0 ? lower : upper) + tile_number(i, j) * TILE; };
     for (int k = 0; k < TILE_ROWS; ++k) {
-        if (threadIdx.x < 32)
-            factor_diagonal(tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
-        __syncthreads();
+        if (team.thread < 32)
+            factor_diagonal(team.thread, tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
+        team.sync();
         const int rows = (SYSTEM_ROWS - 1 - k) * SIDE;
-        for (int t = threadIdx.x; t < rows * sides; t += DIRECT_THREADS) {
+        for (int t = team.thread; t < rows * sides; t += threads) {
             const int side = t / rows, row = t % rows;
             substitute(tile(side, k + 1 + row / SIDE, k) + row % SIDE * LINE, tile(1 - side, k, k));
         }
-        __syncthreads();
+        team.sync();
         const int tiles = rows / SIDE, pairs = tiles * (tiles + 1) / 2;
-        for (int t = threadIdx.x / SIDE; t < pairs * sides; t += DIRECT_THREADS / SIDE) {
+        for (int t = team.thread / SIDE; t < pairs * sides; t += threads / SIDE) {
             const int side = t / pairs;
             const Place pair = place_in_triangle(t % pairs);
             const int i = k + 1 + pair.i, j = k + 1 + pair.j;
             if (side == 0 || i > j) update(tile(side, i, j), tile(side, i, k), tile(1 - side, j, k));
         }
-        __syncthreads();
+        team.sync();
     }
 }
 
 // x with T^T x = y + noise(k), y = row FACTORS of the triangle, from the last tile to the first.
-template <class Noise>
-__device__ inline void substitute_back(const float* triangle, float* x, Noise noise) {
+template <int threads, class Team, class Noise>
+__device__ inline void substitute_back(const float* triangle, float* x, const Team& team, Noise noise) {
     const float* const y = triangle + FACTORS % SIDE * LINE;
-    for (int k = threadIdx.x; k < TILE_ROWS * SIDE; k += DIRECT_THREADS)
+    for (int k = team.thread; k < TILE_ROWS * SIDE; k += threads)
         x[k] = k < FACTORS ? y[tile_number(FACTORS / SIDE, k / SIDE) * TILE + k % SIDE] + noise(k) : 0.0f;
-    __syncthreads();
+    team.sync();
     for (int i = TILE_ROWS - 1; i >= 0; --i) {
-        if (threadIdx.x < 32) {
-            const int lane = threadIdx.x;
+        if (team.thread < 32) {
+            const int lane = team.thread;
             const float* const diagonal = triangle + tile_number(i, i) * TILE;
             float mine = lane < SIDE ? x[i * SIDE + lane] : 0.0f;
 #pragma unroll
@@ -169,8 +177,8 @@ __device__ inline void substitute_back(const float* triangle, float* x, Noise no
             }
             if (lane < SIDE) x[i * SIDE + lane] = mine;
         }
-        __syncthreads();
-        for (int c = threadIdx.x; c < i * SIDE; c += DIRECT_THREADS) {
+        team.sync();
+        for (int c = team.thread; c < i * SIDE; c += threads) {
             const float* const column = triangle + tile_number(i, c / SIDE) * TILE + c % SIDE;
             float sum = 0.0f;
 #pragma unroll
@@ -178,6 +186,6 @@ __device__ inline void substitute_back(const float* triangle, float* x, Noise no
                 if (i * SIDE + k < FACTORS) sum += column[k * LINE] * x[i * SIDE + k];
             x[c] -= sum;
         }
-        __syncthreads();
+        team.sync();
     }
 }

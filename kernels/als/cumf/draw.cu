@@ -27,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
         load_system(system, system, x, matrices + row * (long long)MATRIX, biases + row * (long long)FACTORS,
                     indptr[row + 1] > indptr[row], [&](int i, int j) { return prior[j * (FACTORS + 1) + i]; });
         __syncthreads();
-        factor_system(system, system, x);
-        substitute_back(system, x, [&](int k) {
+        factor_system<DIRECT_THREADS>(system, system, x, WholeBlock::here());
+        substitute_back<DIRECT_THREADS>(system, x, WholeBlock::here(), [&](int k) {
             return deviation * normal_deviate(key, (first + row) * (unsigned long long)FACTORS + k);
         });
         for (int k = threadIdx.x; k < FACTORS; k += DIRECT_THREADS)

@@ -25,7 +25,7 @@ FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solve
 sources.declare(_SHORT, FACTORS=range(1, 257), LIMIT=_SHORT_LIMITS)
 
 
-def _longest(nnz):
+def longest_segment(nnz):
     """Ratings of a segment: 8,192, and more where the sums of long rows' many parts would take much of the memory."""
     longest = 1 << 13
     while nnz > longest * _MAX_PARTS:
@@ -101,7 +101,7 @@ class _Short:
         kernel(int(segments[1]), limit, segments[0], *arguments, shared=self._shared[limit])
 
 
-class _Rows:
+class RatingRows:
     """The ratings of rows, on the device whole or a chunk of rows after another, and the chunks' work lists there.
 
     rows : CompressedRows
@@ -132,7 +132,7 @@ class _Rows:
 
 
 def _by_length(segments, counts, limits):
-    """The work lists of `_Rows.__iter__`, of segments whose last ones are of short rows, longest first."""
+    """The work lists of `RatingRows.__iter__`, of segments whose last ones are of short rows, longest first."""
     every, n = segments
     bounds = [int(n) - int(np.count_nonzero(counts <= limit)) for limit in limits]
     found = {"all": segments}
@@ -170,7 +170,7 @@ class TensorCore(KernelSolver, ALSSolver):
     @classmethod
     def system_bytes(cls, hyper, train):
         """Memory that each of several `systems` takes on the device."""
-        sizes, longest = (train.n_users, train.n_items), _longest(train.nnz)
+        sizes, longest = (train.n_users, train.n_items), longest_segment(train.nnz)
         parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
         slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
         if hyper.alpha is not None:
@@ -205,7 +205,7 @@ class TensorCore(KernelSolver, ALSSolver):
         self._half = HalfRows(device, hyper.columns, max(train.n_users, train.n_items), roots)
         self._halves, self._unit = self._half.halves, self._half.unit
         self._gram = device.empty(self._n * part_bytes if implicit else part_bytes, np.uint8)
-        sides, longest = (train.by_user, train.by_item), longest or _longest(train.nnz)
+        sides, longest = (train.by_user, train.by_item), longest or longest_segment(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
         self._short = None if implicit or systems else _Short(device, hyper.columns, short)
         key = self.source, hyper.columns, implicit, longest, short, hyper.chunk, beside, systems is None
@@ -228,13 +228,13 @@ class TensorCore(KernelSolver, ALSSolver):
 
     def _work_lists(self, train, longest, implicit, parts):
         """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
-        ratings = [_Rows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
+        ratings = [RatingRows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
         largest, grams = list(map(self._half.largest_ratings, ratings)), [None, None]
         if implicit:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
-                grams[k] = _Rows(self._device, row, _LONGEST_OF_GRAM)
+                grams[k] = RatingRows(self._device, row, _LONGEST_OF_GRAM)
         return ratings, largest, grams
 
     def _room(self, rows, part_bytes):

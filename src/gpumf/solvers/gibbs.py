@@ -48,12 +48,14 @@ class Gibbs(Solver):
     def epoch(self, number):
         with np.errstate(over="ignore"):
             streams = splitmix64(self._key + np.uint64(_STREAMS) * np.uint64(number) + np.arange(7, dtype=np.uint64))
-        with threads.one_blas_thread():  # whose results may depend on its threads
+        with self._products_alone():
             self._prior = self._update(self._users, self._q, self._p, *streams[:3])
             self._update(self._items, self._p, self._q, *streams[3:6])
         # Of Gamma(1 + n / 2, 1 + sum e^2 / 2), by its rate: the prior is one rating's weight.
         (precision,) = gammas(np.array([1 + self._train.nnz / 2]), streams[6]) / (1 + self._squares() / 2)
         self._deviation = np.array([precision**-0.5], np.float32)
+
+    _products_alone = staticmethod(threads.one_blas_thread)  # results of BLAS may depend on its threads
 
     def arrays(self):
         return self._p, self._q, self._prior, self._deviation

@@ -1,5 +1,6 @@
 """Gibbs sampling on a GPU: the systems of cuMF's ALS, and rows drawn with their Cholesky factors."""
 
+from contextlib import nullcontext
 from dataclasses import fields
 from typing import ClassVar
 
@@ -28,6 +29,7 @@ class _Rows(Direct, Cumf, ALSSolver):
 
     @classmethod
     def compile(cls, hyper, load="coalesced"):
+        cls.check(hyper)
         kernels = super().compile(hyper, load)
         defines = {"FACTORS": hyper.columns} | cls.solver_defines(hyper)
         return kernels | {"errors": backends.device(hyper.device).kernel(cls.solver_source, "row_errors", **defines)}
@@ -69,37 +71,31 @@ class _Rows(Direct, Cumf, ALSSolver):
         return float(self._device.to_numpy(self._of_items).sum())
 
 
-class GibbsCuda(Gibbs):
-    """The same with systems and factors on a GPU and priors drawn on the host; noise is that of the CPU bit for bit.
+class OnDevice:
+    """A `Gibbs` whose rows are drawn on a GPU and priors on the host; noise is that of the CPU bit for bit.
 
-    Rows are drawn as many at a time as their systems, 2 f^2 bytes each, fit three quarters of the free memory.
+    rows : of the problem of `least_squares`, a solver with `draw`, `moments` and `errors` as of `_Rows`
     """
 
     device, from_device = "cuda", True
-    versions: ClassVar = {"": Version("Gibbs sampling, GPU", "black", "-D")}
-    max_factors = CumfCholesky.max_factors
-
-    @staticmethod
-    def _of_rows(hyper):
-        names = {"solver": hyper.solver, "device": hyper.device, "seed": hyper.seed, "factors": hyper.factors}
-        least_squares = {"columns": hyper.factors, "biases": False, "regularization": 0.0, "weighted": False}
-        others = {one.name for one in fields(ALSHyperparameters)} - names.keys() - least_squares.keys()
-        return ALSHyperparameters(**names, **least_squares, **dict.fromkeys(others))
+    rows: ClassVar[type]
 
     @classmethod
     def compile(cls, hyper):
-        _Rows.check(cls._of_rows(hyper))
-        _Rows.compile(cls._of_rows(hyper))
+        cls.rows.compile(least_squares(hyper))
 
     def __init__(self, problem):
         hyper, train, (users, items, *others) = problem
         self._device = device = backends.device(hyper.device)
         host = tuple(np.array(device.to_numpy(one)) for one in others)
         super().__init__(problem._replace(start=(users, items, *host)))
-        self._rows = _Rows(Problem(self._of_rows(hyper), train, (users, items)))
+        self._rows = self.rows(Problem(least_squares(hyper), train, (users, items)))
         self._users, self._items = self._rows._users, self._rows._items
         self._p, self._q = self._rows.factors()
         self._square = train.nnz * mean_of(train.values, train.device, squared=True)
+
+    # The products of a prior are small, and the threads of BLAS are looked for longer than one draw takes.
+    _products_alone = staticmethod(nullcontext)
 
     def _moments(self, drawn):
         return self._rows.moments(drawn)
@@ -114,3 +110,21 @@ class GibbsCuda(Gibbs):
 
     def synchronize(self):
         self._device.synchronize()
+
+
+def least_squares(hyper):
+    """The hyperparameters of the least squares that `_Rows` begins with, of those of `Gibbs`."""
+    names = {"solver": hyper.solver, "device": hyper.device, "seed": hyper.seed, "factors": hyper.factors}
+    given = {"columns": hyper.factors, "biases": False, "regularization": 0.0, "weighted": False}
+    others = {one.name for one in fields(ALSHyperparameters)} - names.keys() - given.keys()
+    return ALSHyperparameters(**names, **given, **dict.fromkeys(others))
+
+
+class GibbsCuda(OnDevice, Gibbs):
+    """The systems of cuMF's ALS in FP32.
+
+    Rows are drawn as many at a time as their systems, 2 f^2 bytes each, fit three quarters of the free memory.
+    """
+
+    versions: ClassVar = {"": Version("Gibbs sampling, GPU", "black", "-D")}
+    rows, max_factors = _Rows, CumfCholesky.max_factors

@@ -6,7 +6,7 @@ import pytest
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
-from gpumf.solvers.als_tensor_core import _longest
+from gpumf.solvers.als_tensor_core import longest_segment
 from support import ragged_ratings, random_factors, to_numpy
 
 
@@ -70,7 +70,7 @@ def test_other_kernels_take_no_chunk(host):
 
 def test_segments_are_longer_where_their_sums_would_take_much_memory():
     for nnz, expected in ((99_072_112, 8_192), (1 << 30, 8_192), ((1 << 30) + 1, 16_384), (2_791_029_882, 32_768)):
-        assert _longest(nnz) == expected
+        assert longest_segment(nnz) == expected
 
 
 def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher):
