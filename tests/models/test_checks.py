@@ -69,7 +69,7 @@ def test_numbers_of_numpy_are_told_as_numbers():
     for call, told in (
         (lambda: ALS(2, cg_steps=np.int64(0)), "cg_steps must be an integer from 1 to 2147483647, not 0"),
         (lambda: SGD(2, learning_rate=np.float32(-1)), "learning_rate must be a number above 0 and finite, not -1.0"),
-        (lambda: RBM(2, gibbs_steps=(np.int64(0), 1)), r"from epoch 0 on, not \(0, 1\)"),
+        (lambda: RBM(2, gibbs_steps=(np.int64(0), 1)), r"all below 2147483648, not \(0, 1\)"),
         (lambda: SGD(2, solver="ordered", side=np.int64(0)), "from 1 to 4096, not 0"),
         (lambda: SGD(2, biases=np.int64(1)), "'baseline', not 1"),
         (lambda: Ratings([0], [0], [1], np.int64(0), 1), "not 0"),
