@@ -27,8 +27,8 @@ from gpumf._util import paths, threads
 from gpumf.backends import sources
 from gpumf_study import schema
 
-# Folders of the machines whose results the book and the README show where none is named: of each experiment those of
-# the first that has it. Only what uses several GPUs is recorded under a name with their number.
+# Folders of the machines whose results the book and the README show where none is named. Only what uses several GPUs
+# is recorded under a name with their number.
 REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h200-x2", "nvidia-h100-80gb-hbm3", "cpu")
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
@@ -111,9 +111,22 @@ def folder(live: bool, device: str | None = None) -> Path:
 
 
 def reference(name: str | None) -> str:
-    """Folder of the machine whose result of an experiment is shown; of `REFERENCES` the first where none has one."""
-    having = (device for device in REFERENCES if name and any(folder(False, device).glob(f"*/{name}.csv")))
-    return next(having, REFERENCES[0])
+    """Folder of the machine whose result of an experiment is shown: the newest of a GPU, else that of the CPU.
+
+    Of `REFERENCES`; the first of these where none has a result.
+    """
+    stored = [path for device in REFERENCES for path in folder(False, device).glob(f"*/{name}.csv") if name]
+    on_gpus = [path for path in stored if path.parent.parent.name != "cpu"]
+    shown = max(on_gpus or stored, key=_started, default=None)
+    return shown.parent.parent.name if shown else REFERENCES[0]
+
+
+def _started(path):
+    """When the result with this CSV was measured, as its JSON file says; '' where `read` refuses that file."""
+    try:
+        return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["started"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def provenance() -> dict[str, Any]:

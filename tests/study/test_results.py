@@ -319,10 +319,17 @@ def test_a_damaged_result_is_named_and_draws_nothing(file, damage, live, reposit
         results.load("x", results.device_name(), live)
 
 
-def test_the_result_shown_is_that_of_the_first_reference_that_has_it(store):
-    first, second = results.REFERENCES[:2]
-    assert results.reference("measured") == first == results.reference(None)
-    store("measured", pd.DataFrame({"a": [2]}), device=second)
-    assert results.reference("measured") == results.load("measured").device == second
-    store("measured", pd.DataFrame({"a": [1]}), device=first)
-    assert results.recorded("measured").device == first and results.recorded("measured", second).frame.a[0] == 2
+def test_the_result_shown_is_the_newest_of_a_gpu(store):
+    h200, h100, frame = "nvidia-h200", "nvidia-h100-80gb-hbm3", pd.DataFrame({"a": [1]})
+    assert {h200, h100} < {*results.REFERENCES}
+    assert results.reference("measured") == results.REFERENCES[0] == results.reference(None)
+    for device, year, shown in (
+        ("cpu", 2024, "cpu"), (h100, 2021, h100), (h200, 2020, h100), (h200, 2022, h200), (h100, 2023, h100),
+        ("cpu", 2025, h100), ("nvidia-h900", 2026, h100),
+    ):  # fmt: skip
+        store("measured", frame.assign(a=year), device=device, started=f"{year}-01-01")
+        assert results.reference("measured") == results.load("measured").device == shown
+    assert results.recorded("measured").frame.a[0] == 2023 and results.recorded("measured", h200).frame.a[0] == 2022
+    path = results.load("measured", h100).path
+    path.with_suffix(".json").write_text("[]")  # who reads it is told
+    assert results.reference("measured") == h200
