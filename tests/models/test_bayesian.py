@@ -1,5 +1,9 @@
 """Bayesian matrix factorization: each draw against float64, and its intervals on ratings drawn from the model."""
 
+import copy
+import pickle
+from operator import is_
+
 import numpy as np
 import pytest
 
@@ -165,6 +169,67 @@ def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, solver, digits
         if solver == "gibbs_cuda":
             assert ours.recommend(3, 5)[0].tolist() == theirs.recommend(3, 5)[0].tolist()
         ours.fit(train, 2, test, warm_start=True), theirs.fit(train, 2, test, warm_start=True)
+
+
+def test_samples_stay_on_a_device_until_they_are_needed(launcher, monkeypatch, tmp_path):
+    train, test = ragged_ratings(60, 90, 70, seed=1).split(0.2)
+    model = BayesianMF(5, samples=6, device=launcher.name).fit(train, 7)
+    fetched = pickle.loads(pickle.dumps(copy.copy(model)))  # of the copy alone
+    assert fetched._on_device is None and "user_samples" in vars(fetched)
+    users, items = np.meshgrid(np.arange(4), np.arange(50), indexing="ij")
+    monkeypatch.setattr(bayesian, "_AT_A_TIME", 10_000)  # several parts
+
+    def same(atol=1e-5):
+        assert repr(model) == repr(fetched) and model._repr_html_() == fetched._repr_html_()
+        np.testing.assert_allclose(model.predict(3, 1), fetched.predict(3, 1), atol=atol)
+        for one, other in zip(*(of.predict_with_std(users, items) for of in (model, fetched)), strict=True):
+            np.testing.assert_allclose(one, other, atol=atol)
+        assert model.score(test) == pytest.approx(fetched.score(test), rel=1e-5)
+
+    same()
+    assert model._on_device is not None and not vars(model).keys() & {"user_samples", "item_samples"}
+    with pytest.raises(IndexError, match=r"item positions must lie in 0\.\.89"):
+        model.predict(0, 90)
+    with pytest.raises(AttributeError, match="no attribute 'user_factors'"):
+        model.user_factors  # noqa: B018
+    copied = copy.copy(model)
+    copied.factors = 4
+    with pytest.raises(ValueError, match="attributes were assigned since fit"):
+        copied.predict(0, 0)
+    copied = copy.copy(model)
+    copied.deviations = np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="attributes were assigned since fit"):
+        copied.predict(0, 0)
+    halved, copied = copy.copy(model), copy.copy(model)
+    halved.user_samples = np.float32(0.5) * fetched.user_samples
+    assert halved.predict_with_std(3, 1)[0] - model.mean == pytest.approx(
+        (model.predict_with_std(3, 1)[0] - model.mean) / 2
+    )
+    copied.save(tmp_path / "model.npz")
+    loaded = BayesianMF.load(tmp_path / "model.npz", device=launcher.name)
+    for other in (copied, loaded, model):  # which is asked for its arrays here
+        assert all(map(np.array_equal, other._learned, fetched._learned))
+    assert model._on_device is None and all(map(is_, model._finite, model._learned))  # they are not looked at again
+    same(0)
+    model.fit(train, 2, warm_start=True)
+    assert model._on_device is not None and model.user_samples.shape == (60, 6, 5)
+
+
+def test_an_interrupted_training_on_a_device_leaves_its_samples(launcher):
+    train, reference = ragged_ratings(60, 90, 70, seed=1), BayesianMF(5, device=launcher.name)
+
+    def stop(row):
+        if row["epoch"] == 4:
+            raise KeyboardInterrupt
+
+    model = BayesianMF(5, device=launcher.name)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(train, 9, stop=stop)
+    assert model.epoch == 4 and np.array_equal(model.user_samples, reference.fit(train, 4).user_samples)
+    before = model.user_samples
+    with pytest.raises(ZeroDivisionError):
+        model.fit(train, 9, stop=lambda row: 1 / 0)
+    assert model.user_samples is before and model.epoch == 4
 
 
 def test_priors_have_the_moments_of_their_distributions():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from gpumf.ratings.convert import RatingsLike
 
 _DISCARDED = 5  # of so many epochs the first one is not kept: the chain has not reached its distribution
-_AT_A_TIME = 1 << 30  # bytes of samples that go from a device to the host
+_AT_A_TIME = 1 << 30  # bytes of samples that go from a device to the host, or are multiplied there
 _SHARE = 0.25  # of a device's free memory, for samples
 _START_DEVIATION = 0.1  # of the initial factors: priors that are narrow at first let strong signals in first
 
@@ -60,8 +61,10 @@ class BayesianMF(Model):
     with the most training ratings first. A new user's factors (`fold_in`) are drawn given each sample of the items.
 
     Memory: samples take 4 bytes times `factors`, the number of samples, and that of users and items together: 100 MB
-    for 80 samples of 32 factors of MovieLens 1M. Training takes twice as much when it ends. On a GPU samples stay
-    there until then where they take at most a quarter of its free memory, and otherwise go to the host one by one.
+    for 80 samples of 32 factors of MovieLens 1M. Training takes twice as much when it ends. On a GPU samples go to
+    the host one by one, unless they take at most a quarter of its free memory. Then they stay there, also after
+    `fit`: predictions are computed there until a list, `fold_in`, `save`, a pickle or one of the attributes below
+    needs them on the host, which frees the memory of the GPU.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ class BayesianMF(Model):
     Attributes
     ----------
     user_samples, item_samples : float32 (n_users, samples, factors) and (n_items, samples, factors), after `fit`: p
-        and q, oldest sample first
+        and q, oldest sample first. Asked for the first time after training on a GPU, they are copied to the host
     user_priors : float32 (samples, factors, factors + 1), Lambda_P and, the last column, Lambda_P mu_P
     deviations : float32 (samples,), a^-1/2, of the standardized ratings
 
@@ -103,6 +106,7 @@ class BayesianMF(Model):
     user_priors: np.ndarray
     deviations: np.ndarray
     _unit: float | None = None
+    _on_device: _Samples | None = None  # whose sides are no attributes before they are asked for
 
     def __init__(
         self,
@@ -208,7 +212,56 @@ class BayesianMF(Model):
     _apart = _to_host  # a chain's samples do not change
 
     def _set_learned(self, arrays):
-        super()._set_learned(arrays.stacked() if isinstance(arrays, _Samples) else arrays)
+        self._on_device = None
+        if not isinstance(arrays, _Samples):
+            super()._set_learned(arrays)
+        elif arrays.device is None:
+            super()._set_learned((*arrays.sides(), *arrays.rest()))
+        else:
+            self._on_device, self._finite = arrays, arrays.rest()
+            self.user_priors, self.deviations = self._finite
+            for name in self._arrays[:2]:
+                vars(self).pop(name, None)
+
+    def _stayed(self):
+        """The samples on a device, or None where they are on the host or something was assigned since training."""
+        there, own = self._on_device, vars(self)
+        if there is None or own.keys() & {*self._arrays[:2]}:
+            return None
+        sides = [(len(known), self.factors) for known in (self._user_known, self._item_counts)]
+        as_were = [side[0].shape for side in there[:2]] == sides
+        return there if as_were and all(map(is_, self._finite, map(own.get, self._arrays[2:]))) else None
+
+    def _fetch(self):
+        """Have on the host what was not assigned meanwhile."""
+        if there := self._on_device:
+            unchanged = self._stayed() is not None
+            vars(self).update(dict(zip(self._arrays[:2], there.sides(), strict=True)) | vars(self))
+            self._on_device = None
+            if unchanged:
+                self._finite = self._learned
+
+    def __getattr__(self, name):
+        if name not in self._arrays[:2] or vars(self).get("_on_device") is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self._fetch()
+        return vars(self)[name]
+
+    def __getstate__(self):
+        self._fetch()
+        return vars(self)
+
+    def _check_fitted(self):
+        if self._stayed() is None:
+            super()._check_fitted()
+        else:
+            self._check_parameters()
+            self._check_facts()
+
+    @property
+    def _shape(self):
+        there = self._stayed()
+        return super()._shape if there is None else tuple(len(side[0]) for side in there[:2])
 
     def _shapes(self, users, items, found):
         samples, f = max(found[0][1:2], default=1), self.factors
@@ -258,8 +311,8 @@ class BayesianMF(Model):
 
     def _products(self, users, items):
         """`products` of positions of one shape, which the results have."""
-        flat = (one.astype(np.int32).ravel() for one in (users, items))
-        found = products(*flat, self.user_samples, self.item_samples)
+        flat, there = [one.astype(np.int32).ravel() for one in (users, items)], self._stayed()
+        found = products(*flat, self.user_samples, self.item_samples) if there is None else there.products(*flat)
         return tuple(one.reshape(users.shape) for one in found)
 
     def _predicted(self, users, items):
@@ -269,13 +322,15 @@ class BayesianMF(Model):
         return tuple(np.broadcast_to(True, len(side)) for side in super()._known_sides())
 
     def _to_score(self):
-        return self._learned  # which may be more than a device has memory for
+        return () if self._stayed() else self._learned  # which may be more than a device has memory for
 
     def _errors(self, ratings):
         ratings = ratings.on_host()
+        pairs = ratings.users, ratings.items
 
-        def errors(user_samples, item_samples, *_):
-            return self._error(ratings, products(ratings.users, ratings.items, user_samples, item_samples)[0])
+        def errors(*learned):
+            dots = products(*pairs, *learned[:2]) if learned else self._products(*pairs)
+            return self._error(ratings, dots[0])
 
         return errors
 
@@ -331,19 +386,33 @@ class _Samples(NamedTuple):
     deviations: tuple
     device: Any
 
-    def stacked(self):
-        """What a model keeps, on the host."""
+    def sides(self):
+        """Of users and items what a model keeps, on the host."""
         if self.device is None:
-            sides = (np.stack(side, axis=1) for side in self[:2])
-            return *sides, np.stack(self.priors), np.concatenate(self.deviations)
+            return tuple(np.stack(side, axis=1) for side in self[:2])
         sides = tuple(np.empty((len(side[0]), len(side), side[0].shape[1]), np.float32) for side in self[:2])
         for side, found in zip(self, sides, strict=False):  # a part at a time: memory for all twice is not needed
             step = max(_AT_A_TIME // found[0].nbytes, 1)
             for k in range(0, len(found), step):
                 part = self.device.xp.stack([one[k : k + step] for one in side], axis=1)
                 self.device.to_numpy(part, out=found[k : k + step])
-        priors, deviations = (np.stack(list(map(self.device.to_numpy, of))) for of in self[2:4])
-        return *sides, priors, deviations.ravel()
+        return sides
+
+    def rest(self):
+        """Priors and deviations as a model keeps them, on the host."""
+        to_host = np.array if self.device is None else self.device.to_numpy
+        return np.stack(list(map(to_host, self.priors))), np.concatenate(list(map(to_host, self.deviations)))
+
+    def products(self, users, items):
+        """As `gpumf.backends.cpu.gibbs.products`, on the device."""
+        xp, found = self.device.xp, np.empty((2, len(users)))
+        step = max(_AT_A_TIME // (12 * self.users[0].shape[1] + 16 * len(self.users)), 1)  # by what a pair takes
+        for k in range(0, len(users), step):
+            u, i = (self.device.array(one[k : k + step]) for one in (users, items))
+            dots = xp.stack([(p[u] * q[i]).sum(axis=1) for p, q in zip(self.users, self.items, strict=True)])
+            for to, of in zip(found, (dots.mean, dots.var), strict=True):
+                to[k : k + step] = self.device.to_numpy(of(axis=0, dtype=np.float64))
+        return tuple(found)
 
 
 class _Chain:
@@ -394,8 +463,10 @@ class _Chain:
         for samples, others, sign in ((self._kept, before, 1), (self._predicted, kept, -1)):
             for sample in samples:
                 if id(sample) not in others:
-                    sides = sample[:2] if self._device is None else map(self._device.to_numpy, sample[:2])
-                    of_both = (side[:, None] for side in sides)
-                    self._sums = self._sums + sign * products(*pairs, *of_both)[0]
+                    if self._there:
+                        dots, _ = _Samples(*zip(sample, strict=True), self._device).products(*pairs)
+                    else:
+                        dots, _ = products(*pairs, *(side[:, None] for side in sample[:2]))
+                    self._sums = self._sums + sign * dots
         self._predicted = list(self._kept)
         return self._model._error(self._validation, self._sums / len(self._kept))
