@@ -63,6 +63,18 @@ def test_no_floor_imports_one_above(floor):
     assert inside and not {name: names for name, names in inside.items() if any(n.startswith(above) for n in names)}
 
 
+def test_parts_of_the_study_do_not_import_each_other_in_a_circle():
+    """The experiments of a publication are a part, and so is each other module."""
+    paths = {path.relative_to(ROOT / "src"): path for path in (ROOT / "src/gpumf_study").rglob("*.py")}
+    study = {".".join(place.with_suffix("").parts).removesuffix(".__init__"): path for place, path in paths.items()}
+    parts = {name: ".".join(name.split(".")[:3]) for name in study}
+    imported = {part: set() for part in parts.values()}
+    for name, path in study.items():
+        imported[parts[name]] |= {parts[one] for one in named(path) & study.keys()} - {parts[name]}
+    assert len(imported) > 20 and "gpumf_study.experiments.cumf" in imported
+    TopologicalSorter(imported).prepare()
+
+
 def levels(kind):
     return 1 + max((levels(base) for base in kind.__bases__ if base.__module__.startswith("gpumf")), default=0)
 

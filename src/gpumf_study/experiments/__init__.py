@@ -10,6 +10,7 @@ import os
 from copy import copy
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,21 @@ def usable_devices():
 def kernels_unavailable():
     """Why kernels run neither on a GPU of this machine nor on its CPU, or None where they do."""
     return None if backends.available() else backends.why_unavailable("emulator")
+
+
+def workers_unavailable():
+    """What kernels on several workers miss on this machine, or None where nothing is missing."""
+    needed = "distributed", *["dask_cuda"] * bool(backends.gpus())
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        return f"the package {missing[0]} is not installed; see the extra distributed"
+    return kernels_unavailable()
+
+
+def usable_workers(workers):
+    """Of these numbers of workers those that there are GPUs for; without any GPU all."""
+    gpus = backends.gpus()
+    return [n for n in workers if not gpus or n <= gpus]
 
 
 def load_ratings(name):

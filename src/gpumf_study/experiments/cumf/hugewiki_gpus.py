@@ -8,7 +8,6 @@ its users and of its items. Without GPUs the emulator runs the same kernels on a
 
 import time
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from gpumf.ratings.csr import CompressedRows
 from gpumf.solvers.als_tensor_core import padded
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, Criterion
-from gpumf_study.experiments import _kept, identity, kernels_unavailable
+from gpumf_study.experiments import _kept, identity, usable_workers, workers_unavailable
 
 REGULARIZATION = 0.05
 ERROR = 0.52
@@ -35,19 +34,7 @@ PROFILES = {
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "iterations": 1}
 
 
-def why_unavailable():
-    """One sentence on what is missing, or None where nothing is."""
-    missing = "distributed", *["dask_cuda"] * bool(backends.gpus())
-    missing = [name for name in missing if find_spec(name) is None]
-    if missing:
-        return f"the package {missing[0]} is not installed; see the extra distributed"
-    return kernels_unavailable()
-
-
-def usable(workers):
-    """Of these numbers of workers those that there are GPUs for; without any GPU all."""
-    gpus = backends.gpus()
-    return [n for n in workers if not gpus or n <= gpus]
+why_unavailable = workers_unavailable
 
 
 def run(data, factors, workers, iterations):
@@ -85,7 +72,7 @@ def on_workers(workers, train, columns, data, factors, *arguments):
             return together(client, train, data, factors, *arguments, device)
 
     with _kept.measured(train.__module__.rpartition(".")[2], parameters) as once:
-        for n in tqdm(usable(workers), desc="numbers of workers", leave=False):
+        for n in tqdm(usable_workers(workers), desc="numbers of workers", leave=False):
             found = once(str(n), partial(on_cluster, n))
             identity_of = found[0][0]
             rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]

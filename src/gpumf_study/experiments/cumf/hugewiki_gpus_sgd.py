@@ -24,7 +24,7 @@ from gpumf.ratings.csr import CompressedRows
 from gpumf.solvers import schedules
 from gpumf_study import results
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity
+from gpumf_study.experiments import identity, workers_unavailable
 from gpumf_study.experiments.cumf.hugewiki_gpus import (
     ERROR,
     beside_model,
@@ -35,7 +35,6 @@ from gpumf_study.experiments.cumf.hugewiki_gpus import (
     speed_up,
     within,
 )
-from gpumf_study.experiments.cumf.hugewiki_gpus import why_unavailable as why_unavailable  # of this one as of that
 
 REGULARIZATION, LEARNING_RATE, SCHEDULE = 0.05, 0.05, schedules.Power(beta=0.01, power=1.5)
 FOUR = "nvidia-h200-x4"
@@ -44,6 +43,8 @@ PROFILES = {
     "full": {"data": "hugewiki-synthetic", "factors": 100, "parts": 4, "workers": [1, 2, 4], "epochs": [6, 6, 40]},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs": [1]}
+
+why_unavailable = workers_unavailable
 
 
 def run(data, factors, parts, workers, epochs):

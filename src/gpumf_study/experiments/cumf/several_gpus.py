@@ -15,8 +15,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import _kept, load_ratings
-from gpumf_study.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
+from gpumf_study.experiments import _kept, load_ratings, usable_workers, workers_unavailable
 
 PLAIN = 0
 """In the place of a number of workers: a plain `fit`, without Dask."""
@@ -33,6 +32,8 @@ _MODELS = {
     "SGD": partial(SGD, regularization=0.05, learning_rate=0.03, biases=False, clip=False),
 }
 
+why_unavailable = workers_unavailable
+
 
 def run(data, part, fits, workers, repeats):
     """Train each model plainly, and on each number of workers that the machine has a GPU for.
@@ -48,7 +49,7 @@ def run(data, part, fits, workers, repeats):
 
     ratings = sweep.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
-    gpus, counts, frames = backends.gpus(), usable(workers), []
+    gpus, counts, frames = backends.gpus(), usable_workers(workers), []
     parameters = {"data": data, "part": part, "fits": fits}
     with ExitStack() as stack:
         once = stack.enter_context(_kept.measured("several_gpus", parameters))

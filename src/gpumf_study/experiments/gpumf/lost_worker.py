@@ -17,8 +17,7 @@ from tqdm import tqdm
 from gpumf import ALS, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import load_ratings
-from gpumf_study.experiments.cumf.hugewiki_gpus import usable, why_unavailable  # noqa: F401 - of this one as of that
+from gpumf_study.experiments import load_ratings, usable_workers, workers_unavailable
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "part": [150, 120], "solver": "parallel", "factors": 8, "epochs": 8,
@@ -27,6 +26,8 @@ PROFILES = {
              "every": 3, "killed_after": 11, "workers": [1, 2, 4], "repeats": 3},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "factors": 4}
+
+why_unavailable = workers_unavailable
 
 
 def run(data, part, solver, factors, epochs, every, killed_after, workers, repeats):
@@ -43,7 +44,7 @@ def run(data, part, solver, factors, epochs, every, killed_after, workers, repea
 
     ratings = sweep.corner(load_ratings(data), part)
     train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
-    gpus, n, frames = backends.gpus(), max(usable(workers)), []
+    gpus, n, frames = backends.gpus(), max(usable_workers(workers)), []
     model = partial(ALS, factors, 0.05, biases=False, clip=False, solver=solver, device="cuda" if gpus else "cpu")
     with local_cluster(n) as client:
         fit(model(), train, 1, test, client=client, workers=n)  # compiles
