@@ -229,3 +229,19 @@ def test_more_ratings_leave_the_biases_of_those_who_were_known():
         assert np.array_equal(model.user_factors[:40], before[0]) and np.array_equal(model.item_factors, before[1])
         predicted.append(model.predict(40, 2))
     assert predicted[0] < predicted[1]
+
+
+@pytest.mark.parametrize("kind", [ALS, SGD])
+def test_more_ratings_come_after_lists(kind, device):
+    ratings = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
+    newcomer = int(ratings.user_counts.argmax())
+    known, new = (ratings.select(mask) for mask in (ratings.users != newcomer, ratings.users == newcomer))
+    model = kind(3, device=device).fit(known, 2)
+    before = model.user_biases[newcomer]
+    for more in (known.select(slice(0, 5)), new):
+        model.recommend([0, 1])  # from now on a device has copies of the factors, which are read-only
+        if device == "cpu":
+            for array in model._learned:
+                array.flags.writeable = False
+        model.partial_fit(more)
+    assert model.user_biases[newcomer] != before and all(np.isfinite(array).all() for array in model._learned)

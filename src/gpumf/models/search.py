@@ -173,8 +173,9 @@ def search(
     them. On a GPU those of `ALS`, `ImplicitALS` and `SGD` (`tensor_core`, `fast`) that differ in regularization,
     weights and learning rate alone train together, by the launches of one, where one does not fill the device; `RBM`
     and all other solvers train one at a time. Folds follow one another, as a few settings of one have more rows than
-    a GPU works on at a time, and settings are scored one after another, as the items of one are shared out until its
-    lists fill the GPU: a dimension more of these launches would save their overhead alone. A setting has
+    a GPU works on at a time. Errors and lists are computed there, too, but of one setting after another: the items of
+    one are shared out until its lists fill the GPU, and a dimension more of these launches would save their overhead
+    alone. A setting has
     the scores of `fit` and `score` with its parameters on that fold, however many train at a time; in lanes, and on
     another device, but for rounding. This is not so for solvers that give other factors in every run, as `parallel`
     of SGD. BLAS has one thread: scores of `dense` may differ from those of a fit by rounding.

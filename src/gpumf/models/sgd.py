@@ -434,7 +434,8 @@ class SGD(Factorization, Model):
                 for of, known_before in zip(self._counts, known, strict=True):
                     of[: len(known_before)][known_before] = 0
                 for side, of in enumerate(self._counts):
-                    self._rebias(given.on_host(), side, np.flatnonzero(of), factors)
+                    if of.any():  # without newcomers the factors are the model's, which lists make read-only
+                        self._rebias(given.on_host(), side, np.flatnonzero(of), factors)
             if shape == old_rows and self.user_ids is None and self.item_ids is None:
                 self.user_ids, self.item_ids = ids  # which plain positions do not say
             self._user_known[: len(known[0])] |= known[0]
