@@ -30,6 +30,7 @@ VERSIONS = [
     ("als/cumf/cg.cu", "A_HALF=1", "A_HALF=0", "A in FP16: half the bytes"),
     ("als/tensor_core.cu", "cumf_cg_fp16", None, "hermitian.cu and cg.cu, A in FP16 through global memory"),
     ("als/tensor_core.cu", "tensor_core", "cumf_cg_fp16", "tensor cores, and the solve where A is"),
+    ("als/warpgroups.cu", "warpgroups", "tensor_core", "warps that fetch apart from those that multiply and solve"),
     ("als/preconditioned_cg.cu", "preconditioned_cg", None, "many factors: products of matrices for all rows"),
     ("sgd/gpusgd.cu", "gpusgd", None, "a thread an update, conflict-free blocks"),
     ("sgd/newgpusgd.cu", "newgpusgd", "gpusgd", "a thread a factor, coalesced"),
@@ -78,7 +79,7 @@ def measured():
     of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.solver.str.startswith("thesis")]
     found |= _medians(of_thesis[of_thesis.x_step == "iteration"], "Douban (synthetic), 16 factors, an iteration")
     netflix = als[(als.data == "netflix-synthetic") & (als.factors == 100) & (als.model == "ALS")]
-    names = ["wmma_simple", "cumf_cg_fp16", "tensor_core"]
+    names = ["wmma_simple", "cumf_cg_fp16", "tensor_core", "warpgroups"]
     fused = netflix[(netflix.x_step == "iteration") & netflix.solver.isin(names)]
     found |= _medians(fused, "Netflix (synthetic), 100 factors, an iteration")
     hermitians = netflix[(netflix.solver == "cumf_cholesky") & netflix.x_step.str.endswith("get_hermitian")]

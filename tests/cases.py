@@ -116,9 +116,9 @@ def _lengths(array):
 # ALS
 
 
-_TOLERANCES = dict.fromkeys(("tensor_core", "wmma_simple", "cumf_cg", "preconditioned_cg"), 5e-3) | {
-    "cumf_cg_fp16": 5e-2
-}
+HALVES = "tensor_core", "warpgroups", "wmma_simple", "preconditioned_cg"
+"""Solvers that gather factors in half precision."""
+_TOLERANCES = dict.fromkeys((*HALVES, "cumf_cg"), 5e-3) | {"cumf_cg_fp16": 5e-2}
 
 
 def als_tolerance(kernel):

@@ -43,7 +43,18 @@ def test_all_that_models_launch_is_compiled_once(monkeypatch):
                 }
                 assert ("sgd/fast.cu", tuple(sorted(defines.items()))) in device.asked
     kernels = {of.source for model in (ALS, SGD) for of in model.solver_classes().values() if hasattr(of, "source")}
-    assert kernels <= {source for source, _ in device.asked}
+    assert {source for source in kernels if not sources.needs_hopper(source)} <= {
+        source for source, _ in device.asked
+    }
+    assert not any(sources.needs_hopper(source) for source, _ in device.asked)
+
+
+def test_a_hopper_gpu_has_what_others_cannot_run(monkeypatch):
+    device = Recorded()
+    monkeypatch.setattr(backends, "device", lambda: device)
+    device.facts = device.facts | {"compute_capability": "9.0"}
+    assert main(["compile", "7"]) == 0
+    assert [dict(defines)["FACTORS"] for source, defines in device.asked if sources.needs_hopper(source)] == [7]
 
 
 def test_without_a_gpu_it_says_why(monkeypatch, capsys):

@@ -11,7 +11,7 @@
 #else
 #include "als/plan.cuh"
 #endif
-#include "common/segments.cuh"
+#include "als/quads.cuh"
 #include "common/async_mma.cuh"
 
 // A block that has a multiprocessor for itself takes segments one after another, and fetches the next one's ratings and

@@ -79,20 +79,6 @@ __device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
 }
 #endif
 
-__device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
-
-__device__ __forceinline__ void clear(Sums& sums) {
-#pragma unroll
-    for (int q = 0; q < QUADS; ++q) clear(sums[q]);
-}
-
-__device__ __forceinline__ void add(float (&quad)[4], float4 more) {
-    quad[0] += more.x;
-    quad[1] += more.y;
-    quad[2] += more.z;
-    quad[3] += more.w;
-}
-
 // sums = the segment's products; for a row of several segments, those of the whole row in the last team to arrive,
 // which alone returns true.
 __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
@@ -121,16 +107,5 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
         team.sync();
     }
     if (segment.parts == 1) return true;
-
-    Quads* const parts = partial + segment.slot;
-#pragma unroll
-    for (int q = 0; q < QUADS; ++q) parts[segment.part][q][team.thread] = {sums[q][0], sums[q][1], sums[q][2], sums[q][3]};
-    if (!last_of_row(segment, arrived, team.thread, team.last, [&] { team.sync(); })) return false;
-    clear(sums);
-#pragma unroll
-    for (int first = 0; first < QUADS; first += 4)  // four loads pending at a time, limited by registers
-        for (int part = 0; part < segment.parts; ++part)
-#pragma unroll
-            for (int q = first; q < first + 4 && q < QUADS; ++q) add(sums[q], __ldcg(&parts[part][q][team.thread]));
-    return true;
+    return sum_parts_of_row<4>(sums, segment, partial, arrived, team.thread, team.last, [&] { team.sync(); });
 }

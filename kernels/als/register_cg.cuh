@@ -22,13 +22,6 @@ __device__ __forceinline__ void store_right(Number<body>, const Sums& sums, Solv
     });
 }
 
-// A step of two sums over lanes at once: lanes without `bit` continue with the first number, lanes with it with the
-// second.
-__device__ __forceinline__ float exchange(float first, float second, int lane, int bit) {
-    const float given = lane & bit ? first : second;
-    return (lane & bit ? second : first) + __shfl_xor_sync(0xffffffffu, given, bit);
-}
-
 // solver.parts = the products of a warp's tiles and of their transposes with the direction p. Returns the lane's part of
 // p^T A p.
 template <int body>

@@ -42,13 +42,6 @@ __device__ __forceinline__ void store_right(Number<0>, const Sums& sums, Solver&
     });
 }
 
-// A step of two sums over lanes at once: lanes without `bit` continue with the first number, lanes with it with the
-// second.
-__device__ __forceinline__ float exchange(float first, float second, int lane, int bit) {
-    const float given = lane & bit ? first : second;
-    return (lane & bit ? second : first) + __shfl_xor_sync(0xffffffffu, given, bit);
-}
-
 // by_row += the product of a warp's 16 rows of a block with the direction; off the diagonal, of_transpose = the product
 // of their transpose with it.
 template <bool on_diagonal, int quad>

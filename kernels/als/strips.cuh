@@ -16,6 +16,7 @@
 #pragma once
 
 #include "als/half_rows.cuh"
+#include "common/hopper.cuh"
 
 constexpr bool BLOCKED = TILES > 12;
 constexpr int GROUPS = BLOCKED ? 2 : 1, WARPS = 4 * GROUPS;

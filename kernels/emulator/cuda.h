@@ -68,6 +68,13 @@ void __syncthreads(Here = here());
 void __syncwarp(unsigned mask = 0xffffffffu, Here = here());
 void __threadfence();
 
+// For what CUDA C++ has no name (emulator/hopper.h). A barrier of so many threads, by its number from 1 to 15; and a
+// thread waits until another one of the block wakes all that wait for the same object.
+
+void sync_some(unsigned number, unsigned threads, Here);
+void wait_for(const char* what, const void* object, Here);
+void wake(const void* object);
+
 // Shuffles and votes: every lane in the mask gives a value and gets the one of lane `source`.
 
 unsigned lane_index();

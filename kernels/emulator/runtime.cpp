@@ -84,6 +84,7 @@ struct Wait {
     const char* what = nullptr;  // none: the thread runs, or could
     unsigned mask = 0;
     Here place = {};
+    const void* object = nullptr;  // see wake()
     bool same(const Wait& other) const {
         return what == other.what && mask == other.mask && place.line == other.place.line;
     }
@@ -189,6 +190,7 @@ class Core {
             }
         waiting = 0;
         barriers = 0;
+        std::fill(came, std::end(came), 0);
         for (Fiber& fiber : fibers) {
             fiber.ended = false;
             make_ready(fiber);
@@ -207,6 +209,22 @@ class Core {
         waiting = 0;
         ++barriers;
         for (Fiber& fiber : fibers) release(fiber);
+    }
+
+    void sync_some(unsigned number, unsigned threads, Here place) {
+        if (++came[number] < threads) return wait_for("a barrier of some threads", &came[number], place);
+        came[number] = 0;
+        wake(&came[number]);
+    }
+
+    void wait_for(const char* what, const void* object, Here place) {
+        self->wait = {what, ~0u, place, object};
+        pause();
+    }
+
+    void wake(const void* object) {
+        for (Fiber& fiber : fibers)
+            if (fiber.wait.object == object) release(fiber);
     }
 
     // Every lane in the mask gives a value and receives the one of lane `source`; of lane WARP, what all voted.
@@ -278,6 +296,7 @@ class Core {
     Region* last;  // the one touched before
     std::vector<unsigned> waiting_lanes;
     size_t first = 0, n_ready = 0, waiting = 0;
+    unsigned came[16];  // to barriers of some threads, by number
     uint32_t first_thread;  // of the block, counted through the grid
     uint32_t barriers;      // that the block has passed
     size_t favoured = draw() % fibers.size(), favour_lasts = size_t(1) << draw() % 10;
@@ -406,6 +425,11 @@ class Core {
 
     // `fiber` waits, and nobody is left who could come.
     void name_the_missing(Fiber& fiber) {
+        if (fiber.wait.object) {
+            self = &fiber;
+            return note(nullptr, "waits for ever at %s (%s:%d)", fiber.wait.what, base_name(fiber.wait.place.file),
+                        fiber.wait.place.line);
+        }
         const bool warp = fiber.wait.mask != ~0u || strcmp(fiber.wait.what, "__syncthreads") != 0;
         const unsigned begin = warp ? fiber.number / WARP * WARP : 0;
         const unsigned end = warp ? begin + WARP : fibers.size();
@@ -456,6 +480,9 @@ unsigned lane_index() { return self->number % WARP; }
 
 void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 void __syncthreads(Here place) { core->sync_block(place); }
+void sync_some(unsigned number, unsigned threads, Here place) { core->sync_some(number, threads, place); }
+void wait_for(const char* what, const void* object, Here place) { core->wait_for(what, object, place); }
+void wake(const void* object) { core->wake(object); }
 void __syncwarp(unsigned mask, Here place) { core->exchange("__syncwarp", mask, 0, lane_index(), place); }
 unsigned __ballot_sync(unsigned mask, int predicate, Here place) {
     return core->exchange("a vote", mask, predicate, WARP, place);

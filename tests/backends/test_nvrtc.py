@@ -15,6 +15,7 @@ from support import KERNELS, slow
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
 VERSIONS |= {"STAGE_ROWS": [64], "WGMMA": [0], "THROUGH_L1": [1]}
+SOURCES = [source for source in sources.every() if not sources.needs_hopper(source)]
 HOPPER = {"FACTORS": 256, "IMPLICIT": 0, "STAGE_ROWS": 64, "BATCHED": 0, "WGMMA": 1, "THROUGH_L1": 0}
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
@@ -35,19 +36,19 @@ def frame():
 def spilling(frame):
     """The kernels that promise speed by their name and spill registers all the same."""
     spilled = frame.spill_store_bytes + frame.spill_load_bytes > 0
-    return frame[spilled & frame.kernel.str.contains("fast|tensor_core")]
+    return frame[spilled & frame.kernel.str.contains("fast|tensor_core|warpgroups")]
 
 
 def test_every_source_compiles_for_the_oldest_and_the_newest_architecture():
     first = {source: defines for source, defines in sources.variants(FACTORS=[16], **VERSIONS)}
-    assert set(first) == set(sources.every())
+    assert set(first) == set(SOURCES)
     variants = [(source, sm, defines) for source, defines in first.items() for sm in (75, 120)]
     assert all(nvrtc.resources_of(variants))
 
 
 @pytest.mark.slow
 def test_every_kernel_compiles_for_every_architecture(frame):
-    for source in sources.every():
+    for source in SOURCES:
         of_source = frame[frame.source == source]
         for name in sources.kernels(sources.kernels_folder() / source):
             assert set(of_source[of_source.kernel == name].architecture) == {75, 80, 86, 89, 90, 100, 120}
@@ -59,6 +60,7 @@ def test_every_version_compiles():
     chosen = [
         *sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0], THROUGH_L1=[1]),
         ("als/tensor_core.cu", HOPPER),
+        ("als/warpgroups.cu", {"FACTORS": 100, "WGMMA": 1}),
     ]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
@@ -109,6 +111,14 @@ def test_products_of_hopper_spill_nothing():
 def test_draws_on_tensor_cores_spill_nothing(factors):
     for kernels in nvrtc.resources_of([("als/tensor_core_draw.cu", sm, {"FACTORS": factors}) for sm in (75, 80, 90)]):
         assert spilling(pd.DataFrame(kernels)).empty
+
+
+@pytest.mark.parametrize("factors", [200, 256, *slow(1, 129, 192, 193, 248, 249, 255)])
+def test_warpgroups_spill_nothing_but_an_address(factors):
+    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, WGMMA=1))
+    spilled = spilling(kernels)
+    assert (spilled.spill_store_bytes <= 8).all() and (factors == 256 or spilled.empty)
+    assert kernels.registers.max() == 168, "of 384 threads, before they share otherwise"
 
 
 def test_a_spill_in_a_fast_kernel_is_seen():

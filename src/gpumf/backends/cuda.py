@@ -220,7 +220,10 @@ class CudaDevice(Recorder):
         out : NumPy array of its shape in C's order, which is overwritten and returned
         """
         result = np.empty(array.shape, array.dtype if dtype is None else dtype) if out is None else out
-        if not isinstance(array, cupy.ndarray) or array.nbytes < _STAGED:
+        there = isinstance(array, cupy.ndarray)
+        if there and 0 < array.nbytes < _STAGED and array.dtype == result.dtype:
+            return array.get(out=result)
+        if not there or array.nbytes < _STAGED:
             result[...] = cupy.asnumpy(array)
             return result
         source = cupy.ascontiguousarray(array).reshape(-1)

@@ -41,6 +41,11 @@ def declared(source):
     return DECLARED.get(str(source), Declared({}, {}, {}))
 
 
+def needs_hopper(source):
+    """Whether every variant of a source has instructions of Hopper's own, which no other GPU has."""
+    return declared(source).variants.get("WGMMA") == [1]
+
+
 def races(source, **defines):
     """The races of a source as it is compiled with these definitions: a dict of kernels -> set of arrays."""
     return {

@@ -11,7 +11,7 @@ from gpumf import backends
 from gpumf._util.progress import progress
 from gpumf.backends import sources
 from gpumf.models import ALS, RBM, SGD, ImplicitALS
-from gpumf.solvers.als_tensor_core import of_device
+from gpumf.solvers.als_tensor_core import is_hopper, of_device
 
 
 def variants(factors: int) -> Iterator[tuple[str, dict]]:
@@ -22,6 +22,8 @@ def variants(factors: int) -> Iterator[tuple[str, dict]]:
     for source, defines in sources.variants(FACTORS=[factors, factors + 2], HIDDEN=[], LEVELS=[]):
         columns = factors + 2 * (defines.get("BIASES", 0) > 0)
         chosen = {"FACTORS": columns, **of_device(facts, columns, defines.get("IMPLICIT"))}
+        if sources.needs_hopper(source):
+            chosen["WGMMA"] = int(is_hopper(facts))
         if all(defines.get(key, value) == value for key, value in chosen.items()):
             yield source, defines
 

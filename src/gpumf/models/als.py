@@ -30,6 +30,7 @@ from gpumf.solvers.als_dense import Dense, DenseCuda
 from gpumf.solvers.als_preconditioned import PreconditionedCg
 from gpumf.solvers.als_tensor_core import TensorCore
 from gpumf.solvers.als_thesis import ThesisGlobal, ThesisHybrid, ThesisShared
+from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf.solvers.als_wmma_simple import WmmaSimple
 
 if TYPE_CHECKING:
@@ -295,12 +296,12 @@ class ALS(_LeastSquares, Factorization, Model):
         section 6.4); as many as the device holds at once by default. For the thesis's kernels alone.
     chunk : most ratings on the device at a time, those of a longer row together; by default all that fit. With less
         than all, the ratings stay on the host in both orders, and rows are copied while others are solved, with the
-        same result. For `tensor_core` alone.
+        same result. For `tensor_core` and `warpgroups` alone.
     cg_steps, cg_tolerance : the most steps of conjugate gradient an update, from the solution before, and the
         residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
-        relative to the right side's for `tensor_core`, `cg` and `parallel_cg`. For these alone. By default 6 steps,
-        as published, for cumf's kernels, 4 for `tensor_core`, with which more change no error on the sets of the
-        study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
+        relative to the right side's for `tensor_core`, `warpgroups`, `cg` and `parallel_cg`. For these alone. By
+        default 6 steps, as published, for cumf's kernels, 4 for `tensor_core` and `warpgroups`, with which more
+        change no error on the sets of the study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
     seed : int, None draws one, of the initial factors
 
     Raises
@@ -333,6 +334,7 @@ class ALS(_LeastSquares, Factorization, Model):
         "cumf_cholesky": CumfCholesky,
         "cumf_cg": CumfCg,
         "cumf_cg_fp16": CumfCgHalf,
+        "warpgroups": WarpGroups,
         "tensor_core": TensorCore,
     }
 

@@ -47,14 +47,18 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     return stage_rows * (2 * stages * row + numbers * of_ratings) + vectors * 4 * width + (64 if vectors else 0)
 
 
+def is_hopper(facts):
+    """Whether a device has the instructions of the target sm_90a."""
+    return facts.get("compute_capability") == "9.0"
+
+
 def of_device(facts, factors, implicit):
     """The definitions of the source that pay on a GPU, measured by the experiment als_ladder: a dict.
 
     Hopper's own products, copies that bypass L1, and small stages are faster with some numbers of factors alone.
     There are 32 ratings a stage where 64 do not fit the shared memory.
     """
-    hopper = facts.get("compute_capability") == "9.0"
-    wgmma = hopper and not implicit and (112 < factors <= 128 or factors > 192)
+    wgmma = is_hopper(facts) and not implicit and (112 < factors <= 128 or factors > 192)
     small = not implicit and 48 < factors <= 64
     fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
     return {
@@ -142,10 +146,11 @@ def _by_length(segments, counts, limits):
     return found
 
 
-class TensorCore(KernelSolver, ALSSolver):
-    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
+class Gathering(KernelSolver):
+    """For an `ALSSolver` whose kernel gathers factors in half precision and takes segments of rows, see `TensorCore`.
 
-    Explicit ratings of rows that have few are left to kernels/als/short_rows.cu.
+    Explicit ratings of rows that have few are left to kernels/als/short_rows.cu. `_parameters` says what arguments of
+    its own the kernel takes, after the ridges.
 
     longest : ratings of a segment, see `gpumf.solvers.als_base.segments_of`; by default by the number of all
     short : most ratings of a row that short_rows.cu solves; by default as many as pay
@@ -154,29 +159,8 @@ class TensorCore(KernelSolver, ALSSolver):
     **defines : in the place of those of the source that `defines` would choose
     """
 
-    source, entry = "als/tensor_core.cu", "tensor_core"
-    versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
-    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32], "BATCHED": range(2)}
-    variants |= {"WGMMA": range(2), "THROUGH_L1": range(2)}
     cg_steps, streams = 4, True
     _gathered = False  # whether what the next update of a side takes as fixed is there in half precision
-
-    @staticmethod
-    def defines(hyper):
-        implicit = hyper.alpha is not None
-        chosen = of_device(backends.device(hyper.device).facts, hyper.columns, implicit)
-        return {"FACTORS": hyper.columns, "IMPLICIT": int(implicit), "BATCHED": 0} | chosen
-
-    @classmethod
-    def system_bytes(cls, hyper, train):
-        """Memory that each of several `systems` takes on the device."""
-        sizes, longest = (train.n_users, train.n_items), longest_segment(train.nnz)
-        parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
-        slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
-        if hyper.alpha is not None:
-            slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
-        taken = slots * (cls.geometry(hyper).part_bytes + 4) + (MAX_BLOCKS + 5) * 4
-        return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     @classmethod
     def sources(cls, hyper, train):
@@ -191,7 +175,7 @@ class TensorCore(KernelSolver, ALSSolver):
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
         names = self.entry, *["gram"] * implicit
-        defines = self.defines(hyper) | {"BATCHED": int(systems is not None)} | defines
+        defines = self.defines(hyper) | ({} if systems is None else {"BATCHED": 1}) | defines
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = shape_of(device, self.source, **defines)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
@@ -245,7 +229,7 @@ class TensorCore(KernelSolver, ALSSolver):
     def gather_users(self, carrier, bounds):
         """As of `ALSSolver`, but in half precision: half the bytes. Biases are set aside before they are rounded."""
         if self._biases:
-            super().gather_users(carrier, bounds)
+            ALSSolver.gather_users(self, carrier, bounds)
             return
         own = slice(*map(int, bounds[carrier.rank : carrier.rank + 2]))
         self._half.round(self._p[own], self._items[-1], self._halves[own], carrier)
@@ -272,7 +256,7 @@ class TensorCore(KernelSolver, ALSSolver):
         if every is not None:
             ((_, segments, *given),) = every
             self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, n_fixed, every.slots)
-        parameters = *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots
+        parameters = self._parameters(rows, n_fixed)
         for chosen, segments, indices, values in rows:
             chosen = chosen if self._n == 1 else ...  # one chunk
             targets = self._targets(indices, values)
@@ -287,3 +271,32 @@ class TensorCore(KernelSolver, ALSSolver):
                 elif limit != "all":
                     given = self._halves, *of_chunk, *self._weighted, *self._steps
                     self._short.solve(limit, of_length, indices, targets, *given)
+
+
+class TensorCore(Gathering, ALSSolver):
+    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them."""
+
+    source, entry = "als/tensor_core.cu", "tensor_core"
+    versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "STAGE_ROWS": [64, 32], "BATCHED": range(2)}
+    variants |= {"WGMMA": range(2), "THROUGH_L1": range(2)}
+
+    @staticmethod
+    def defines(hyper):
+        implicit = hyper.alpha is not None
+        chosen = of_device(backends.device(hyper.device).facts, hyper.columns, implicit)
+        return {"FACTORS": hyper.columns, "IMPLICIT": int(implicit), "BATCHED": 0} | chosen
+
+    @classmethod
+    def system_bytes(cls, hyper, train):
+        """Memory that each of several `systems` takes on the device."""
+        sizes, longest = (train.n_users, train.n_items), longest_segment(train.nnz)
+        parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
+        slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
+        if hyper.alpha is not None:
+            slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
+        taken = slots * (cls.geometry(hyper).part_bytes + 4) + (MAX_BLOCKS + 5) * 4
+        return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
+
+    def _parameters(self, rows, n_fixed):
+        return *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots

@@ -33,7 +33,7 @@ def test_half_sweep_matches_the_reference(device, factors, weighted):
             assert not case.run(HALF)[0][empty].any()
 
 
-@pytest.mark.parametrize("factors", [33, 128, *slow(10, 64, 100, 111, 200, 209, 256)])
+@pytest.mark.parametrize("factors", [33, 70, 128, *slow(10, 64, 100, 111, 160, 200, 209, 256)])
 def test_tensor_core_half_sweep_with_many_factors(launcher, factors):
     longest = 70 if launcher.name == "emulator" else 400
     ratings = ragged_ratings(n_users=5, n_items=500, longest=longest, seed=factors)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import HALF, HU, Case
+from cases import HALF, HALVES, HU, Case
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
@@ -56,7 +56,7 @@ def row_and_bound(model, start, fixed, columns, values):
     residuals = weights * abs(targets - rows @ x)
     moved = (abs(rows) * residuals[:, None]) @ abs(inverse).T
     moved += abs(rows @ inverse.T) * (weights * (abs(rows) @ abs(x)))[:, None]
-    u = 3 * 2.0**-11 if model.solver in ("tensor_core", "wmma_simple", "preconditioned_cg") else 0.0
+    u = 3 * 2.0**-11 if model.solver in HALVES else 0.0
     norms = np.linalg.norm(inverse, 2), np.linalg.norm(a, 2)
     bound = u * np.linalg.norm(moved.sum(axis=0))
     if model.solver == "cumf_cg_fp16":

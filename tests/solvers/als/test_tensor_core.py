@@ -73,11 +73,12 @@ def test_segments_are_longer_where_their_sums_would_take_much_memory():
         assert longest_segment(nnz) == expected
 
 
-def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher):
+@pytest.mark.parametrize("solver", ["tensor_core", "warpgroups"])
+def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher, solver):
     rng = np.random.default_rng(0)
     ratings = Ratings(np.arange(40), np.arange(40) % 7, 3 + rng.random(40, np.float32), 40, 7)
     start = [random_factors(n, 3, n) for n in (40, 7)]
-    trainer = ALS(3, 0.01, solver="tensor_core", device=launcher.name, biases=False).make_solver(ratings, *start)
+    trainer = ALS(3, 0.01, solver=solver, device=launcher.name, biases=False).make_solver(ratings, *start)
     trainer.solve_users()
     solved = to_numpy(launcher.name, *trainer.factors())[0]
     np.testing.assert_allclose(solved, reference.als_update(ratings.by_user, start[1], 0.01, True), rtol=1e-4)

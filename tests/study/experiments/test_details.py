@@ -12,6 +12,7 @@ from gpumf_study import experiments
 from gpumf_study.experiments.cumf import als_hugewiki, implicit_seconds
 from gpumf_study.experiments.gpumf import als_ladder, kernel_counters
 from gpumf_study.experiments.thesis import first_comparison, speedups
+from support import ragged_ratings
 
 
 def test_prepared_models_say_their_parameters():
@@ -41,11 +42,29 @@ def test_prepared_models_say_their_parameters():
 )
 def test_versions_for_hopper_run_there_with_factors_that_they_take(factors, capability, has):
     device = SimpleNamespace(facts={"compute_capability": capability})
-    versions = [*als_ladder._versions(ALS(factors, device="cpu"), device)]
-    assert any(als_ladder.VERSIONS[version]["WGMMA"] for version in versions) == has and versions
-    assert not [
-        v for v in als_ladder._versions(ImplicitALS(factors, device="cpu"), device) if als_ladder.VERSIONS[v]["WGMMA"]
-    ]
+    explicit, implicit = (
+        [*als_ladder._versions(model(factors, device="cpu"), device)] for model in (ALS, ImplicitALS)
+    )
+    assert ("wgmma" in explicit) == has and explicit
+    assert ("fetching warps" in explicit) == (capability == "9.0" and factors > 64)
+    assert not {"wgmma", "fetching warps"} & {*implicit}
+
+
+def test_the_ladder_times_other_solvers_beside_versions_of_one(host, monkeypatch):
+    monkeypatch.setattr(als_ladder.backends, "available", lambda: False)
+    monkeypatch.setitem(host.facts, "compute_capability", "9.0")
+    monkeypatch.setattr(
+        als_ladder, "VERSIONS", {"wgmma": als_ladder.VERSIONS["wgmma"], "fetching warps": "warpgroups"}
+    )
+    monkeypatch.setattr(
+        als_ladder, "load_ratings", lambda name: ragged_ratings(n_users=6, n_items=12, longest=8, seed=1)
+    )
+    frame = als_ladder.run("ragged", None, [65], [], 1)
+    assert dict(zip(frame.variant, frame.solver, strict=True)) == {
+        "wgmma": "tensor_core",
+        "fetching warps": "warpgroups",
+    }
+    assert (frame.seconds > 0).all() and len(als_ladder.summary(frame)) == 2
 
 
 def test_ratings_that_just_fit_are_taken(monkeypatch):

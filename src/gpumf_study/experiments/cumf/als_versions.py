@@ -171,7 +171,7 @@ def figure(frame, model="ALS", settings=None):
     return figure
 
 
-_OURS = "tensor_core", "wmma_simple"
+_OURS = "tensor_core", "warpgroups", "wmma_simple"
 _SOLVERS = {"cumf_lu": "LU", "cumf_cholesky": "Cholesky", "cumf_cg": "CG, FP32", "cumf_cg_fp16": "CG, FP16"}
 
 

@@ -1,4 +1,4 @@
-"""An iteration of ALS by the versions of its fastest kernel, from step to step, and by numbers of factors.
+"""An iteration of ALS by the versions of its fastest kernels, from step to step, and by numbers of factors.
 
 All versions of a model alternate in one process, each in a training of its own. The roofline bound is that of
 `gpumf_study.experiments._limits`: every byte read and written once.
@@ -8,17 +8,19 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, backends
-from gpumf.solvers.als_tensor_core import TensorCore
+from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
+from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
 
-# As parts of the solver, see `TensorCore`.
+# As parts of the solver, see `TensorCore`, unless it is another solver's name.
 VERSIONS = {
     "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
     "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
     "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 64},
     "stages of 32": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 32},
     "wgmma": {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64},
+    "fetching warps": "warpgroups",
 }
 _HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
 
@@ -47,8 +49,7 @@ def run(data, most, factors, implicit_factors, repeats):
     device, shared = backends.device(name), {"solver": "tensor_core", "device": name}
     models = [ALS(f, 0.05, biases=False, clip=False, **shared) for f in factors]
     models += [ImplicitALS(f, **_HU, **shared) for f in implicit_factors]
-    pairs = [(model, version) for model in models for version in _versions(model, device)]
-    device.compile_ahead([(TensorCore.source, _defines(*pair)) for pair in pairs])
+    device.compile_ahead([_source(model, version) for model in models for version in _versions(model, device)])
     units, ceilings = ("tensor_core", _limits.ceilings(name)) if name == "cuda" else ("", _limits.ceilings("cpu"))
     ratings = load_ratings(data)
     train = ratings if ratings.test_mask is None else ratings.official_split()[0]
@@ -67,31 +68,52 @@ def run(data, most, factors, implicit_factors, repeats):
             rows.append((type(model).__name__, model.factors, version, repeat, step, seconds, limits[step]))
     columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
+    others = {version: parts for version, parts in VERSIONS.items() if isinstance(parts, str)}
+    frame["solver"] = frame.variant.map(others).fillna(shared["solver"])
     frame["x_nnz"] = train.nnz
     return frame
 
 
 def _versions(model, device):
     """Those that a device runs: wgmma is Hopper's, with some numbers of factors; some solve no row apart."""
+    hopper, explicit = is_hopper(device.facts), model.alpha is None
     for version, parts in VERSIONS.items():
-        hopper = device.facts.get("compute_capability") == "9.0"
+        if isinstance(parts, str):
+            if hopper and explicit and model.factors > 64:
+                yield version
+            continue
         has_plan = 64 < model.factors <= 128 or model.factors > 192
-        if parts["WGMMA"] and not (hopper and has_plan and model.alpha is None):
+        if parts["WGMMA"] and not (hopper and has_plan and explicit):
             continue
         if parts["STAGE_ROWS"] == 32 and model.factors > 128:
             continue
-        if parts.get("short") != 0 or (model.alpha is None and model.factors > 64):
+        if parts.get("short") != 0 or (explicit and model.factors > 64):
             yield version
 
 
-def _defines(model, version):
-    chosen = {key: value for key, value in VERSIONS[version].items() if key.isupper()}
-    return TensorCore.defines(model.hyperparameters) | chosen
+def _source(model, version):
+    """(source, definitions) of a version's kernel."""
+    parts, hyper = VERSIONS[version], model.hyperparameters
+    if isinstance(parts, str):
+        return WarpGroups.source, WarpGroups.defines(hyper)
+    chosen = {key: value for key, value in parts.items() if key.isupper()}
+    return TensorCore.source, TensorCore.defines(hyper) | chosen
+
+
+def _solver(model, version, train):
+    """A version's solver at the start."""
+    parts = VERSIONS[version]
+    if not isinstance(parts, str):
+        return model.make_solver(train, **parts)
+    other = type(model)(
+        model.factors, model.regularization, biases=False, clip=False, solver=parts, device=model.device
+    )
+    return other.make_solver(train)
 
 
 def _timings(model, train, device, repeats):
     """Yield (version, repeat, step, seconds), of iterations first."""
-    solvers = {version: model.make_solver(train, **VERSIONS[version]) for version in _versions(model, device)}
+    solvers = {version: _solver(model, version, train) for version in _versions(model, device)}
     for solver in solvers.values():
         solver.epoch(0)
     steps = [("iteration",)] * repeats + [("users", "items")] * repeats

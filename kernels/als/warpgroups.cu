@@ -1,0 +1,493 @@
+// warpgroups: tensor_core.cu for Hopper alone, where some warps only fetch, ahead of those that multiply and solve.
+//
+// For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r, for explicit ratings. What
+// is gathered, how it is scaled and rounded, how rows are cut into segments, and the steps of conjugate gradient are
+// those of tensor_core.cu. Warps with tasks of their own: Bauer, Cook and Khailany 2011 (CudaDMA), and CUTLASS.
+//
+// What it changes against tensor_core.cu with WGMMA, and why:
+//   - There all warps copy, multiply and solve in turn: while a row is solved, no more than two stages are fetched.
+//     Here a block, which has a multiprocessor for itself, has FETCHERS warps that only copy, from row to row, as far
+//     ahead as there are stages in shared memory, while a team of two warpgroups multiplies or solves.
+//   - Each stage has two barriers in shared memory (mbarrier). `full` completes when its copies have arrived, `empty`
+//     when the warps of the team have read it. Nobody waits for anybody else.
+//   - A fetching warp fills whole stages, every FETCHERS-th, with a lane for each rating. It knows the next 32
+//     segments, a lane each. It reads the ratings of its next stage before it waits for room, so that it waits for no
+//     load that it just started, and it has no fence, which would wait for all its loads: the team has it.
+//   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
+//   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
+//     warpgroup has the first strip and the last, the other one those between: the same work.
+//   - A step of conjugate gradient has two barriers of the team, not three: each warp makes the direction for itself.
+//
+//           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
+//     strip 0, group 0  ##############################
+//           1, group 1         #######################
+//           2, group 1                ################
+//           3, group 0                       #########
+//
+// What is left: the solution, meanwhile nothing is multiplied. With 256 factors an address is spilled, read once a row.
+// The same bits in every run: no sum depends on who arrives first.
+// Measured (make gains): not recorded yet.
+#include "als/half_rows.cuh"
+#include "als/quads.cuh"
+#include "common/hopper.cuh"
+
+constexpr int FETCHERS = 4;                                          // warps
+constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the team
+constexpr int TEAM = 1;                                              // the number of its barrier
+constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
+// Of a thread: what a fetching one does not need of its share goes to the team.
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = 40;
+constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
+
+constexpr int STAGE = 32;                         // ratings fetched together
+constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
+constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
+constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
+constexpr int SOLVED_TILES = (FACTORS + 15) / 16;  // of 16 columns, that have factors
+constexpr int CHUNKS = (FACTORS + 7) / 8;         // of 16 bytes, in a row of factors
+constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, before that of their rounding errors
+// A multiple of 16; where a product would have more than its MOST_COLUMNS, of 8.
+constexpr int MOST_COLUMNS = 256;
+constexpr int COLUMNS = RIGHT < MOST_COLUMNS ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
+constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
+
+// The strips of a group, the first one and the second; a strip's columns.
+__device__ constexpr int strip_of(int group, int second) { return second ? 3 - group : group; }
+__device__ constexpr int width_of(int strip) { return strip < STRIPS ? COLUMNS - STRIP * strip : 0; }
+// A group's sums, in quads of 64 x 8: of both strips, and where those of a strip begin.
+__device__ constexpr int quad_of(int group, int strip) { return strip == group ? 0 : width_of(group) / 8; }
+__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(3 - group)) / 8; }
+constexpr int QUADS = quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
+using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
+template <int group>
+using Sums = float[quads_of(group) > 0 ? quads_of(group) : 1][4];
+
+// Shared memory.
+
+struct __align__(1024) Rows {  // of factors; chunks permuted: eight rows in different banks
+    half_bits blocks[BLOCKS][STAGE][STRIP];
+
+    // Eight numbers of a row.
+    __device__ half_bits* chunk(unsigned row, unsigned number) {
+        return &blocks[number / 8][row][(number % 8 ^ row % 8) * 8];
+    }
+};
+struct Part {  // what the team is told of a stage
+    Segment segment;
+    int exponent;  // of the power of two by which the row's ratings are multiplied
+    int left;      // ratings from this stage on
+};
+struct Solver {
+    float right[WIDTH];
+    float residual[WIDTH];           // at first the solution to start from
+    float directions[WARPS][WIDTH];  // a copy for each warp
+    float parts[1 + WARPS][WIDTH];   // of A times the direction: of A's rows, and of their transposes by warp
+    float sums[2][WARPS];
+    bool last;
+};
+struct Barriers {  // of a stage
+    Barrier full, empty;
+};
+constexpr int ROOM = (227 << 10) - (int)sizeof(Solver) - 1024;
+constexpr int FITTING = ROOM / (int)(sizeof(Rows) + sizeof(Part) + sizeof(Barriers));
+constexpr int STAGES = FITTING < 16 ? FITTING : 16;
+static_assert(STAGES >= FETCHERS);
+struct Work {
+    Rows rows[STAGES];
+    Part parts[STAGES];
+    Barriers barriers[STAGES];
+    Solver solver;
+
+    __device__ static Work& here() {
+        extern __shared__ __align__(1024) float shared[];
+        return *reinterpret_cast<Work*>(shared);
+    }
+};
+
+// A stage: its place, and the parity with which its barrier is awaited.
+struct Turn {
+    int place, parity = 0;
+
+    __device__ void advance(int stages) {
+        place += stages;
+        if (place < STAGES) return;
+        place -= STAGES;
+        parity ^= 1;
+    }
+};
+
+// The stages of a block's segments, which are every gridDim.x-th, as a fetching warp goes through them.
+struct Walk {
+    const Segment* segments;
+    int n_segments;
+    const float* largest;  // of each row
+    int next;              // the first segment of the next 32
+    unsigned lane;
+    unsigned current = 31;  // the lane that has the segment at hand
+    Segment segment;        // of this lane; its length is -1 behind the last one
+    int exponent;           // of its row, see Part
+    long long begin = 0;    // of the stage
+    int left = 0;           // ratings from there to the segment's end; -1 behind the last one
+
+    __device__ void load() {
+        const int number = next + lane * gridDim.x;
+        segment.length = -1;
+        if (number < n_segments) {
+            segment = segments[number];
+            exponent = scales_of<false>(largest[segment.row], 0.0f).exponent;
+        }
+        next += 32 * gridDim.x;
+    }
+
+    // To the next stage. A segment without ratings has one, too.
+    __device__ void advance() {
+        if (left > STAGE) {
+            begin += STAGE;
+            left -= STAGE;
+        } else if (left >= 0) {
+            if (++current == 32) {
+                load();
+                current = 0;
+            }
+            begin = __shfl_sync(0xffffffffu, segment.begin, current);
+            left = __shfl_sync(0xffffffffu, segment.length, current);
+        }
+    }
+};
+
+// Fills every FETCHERS-th stage from number `first` on. fixed, indices, values: as of the kernel.
+__device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
+                                      const half_bits* fixed) {
+    const unsigned lane = walk.lane;
+    Turn turn = {first, 1};
+    int column = 0;
+    float value = 0.0f;  // the rating of this lane
+    auto read_next = [&](int stages) {
+        for (int k = 0; k < stages; ++k) walk.advance();
+        column = (int)lane < walk.left ? indices[walk.begin + lane] : 0;
+        value = (int)lane < walk.left ? values[walk.begin + lane] : 0.0f;
+    };
+    for (read_next(first + 1); walk.left >= 0; read_next(FETCHERS)) {
+        Barriers& barriers = work.barriers[turn.place];
+        Rows& rows = work.rows[turn.place];
+        wait(barriers.empty, turn.parity);
+        auto copy_row = [&](int t, bool valid) {
+            const half_bits* const from = fixed + __shfl_sync(0xffffffffu, column, t) * (long long)PADDED;
+            if (lane < CHUNKS) copy_async<false>(rows.chunk(t, lane), from + lane * 8, valid);
+        };
+        if (walk.left >= STAGE) {
+#pragma unroll 8
+            for (int t = 0; t < STAGE; ++t) copy_row(t, true);
+        } else {
+            const int padded = (walk.left + 15) / 16 * 16;  // to whole products, with zeros
+#pragma unroll 1
+            for (int t = 0; t < padded; ++t) copy_row(t, t < walk.left);
+        }
+        arrive_after_copies(barriers.full);
+        const float right = value * power_of_two(__shfl_sync(0xffffffffu, walk.exponent, walk.current));
+        const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
+        *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
+        if (lane == walk.current) work.parts[turn.place] = {walk.segment, walk.exponent, walk.left};
+        __syncwarp();
+        if (lane == 0) arrive(barriers.full);
+        turn.advance(FETCHERS);
+    }
+}
+
+// A thread of the team: its number there, its warp's, its lane.
+struct Member {
+    unsigned thread, warp, lane;
+
+    __device__ static void sync() { sync_some<TEAM>(THREADS); }
+
+    // The first of the two rows of a strip of which the lane has sums; the other one is eight below.
+    __device__ unsigned row(unsigned strip) const { return strip * STRIP + warp % 4 * 16 + lane / 4; }
+};
+
+// Calls use(Number<strip>{}) with each strip of a group.
+template <int group, class Use>
+__device__ __forceinline__ void for_each_strip(Use use) {
+    for_each<2>([&](auto second) {
+        constexpr int strip = strip_of(group, decltype(second)::value);
+        if constexpr (strip < STRIPS) use(Number<strip>{});
+    });
+}
+
+// sums += the products of a stage's ratings, the first `here`; goes on behind the call.
+template <int group>
+__device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here) {
+    auto multiply_16 = [&](int k) {
+        for_each_strip<group>([&](auto number) {
+            constexpr int strip = decltype(number)::value, quad = quad_of(group, strip), width = width_of(strip);
+            constexpr int columns = width < MOST_COLUMNS ? width : MOST_COLUMNS;
+            const StripOperand left = {rows.blocks[strip][k], (int)sizeof rows.blocks[0]};
+            const StripOperand last = {rows.blocks[BLOCKS - 1][k], 0};
+            multiply_strip<columns, quad>(sums, left, left);
+            if constexpr (width > columns) multiply_strip<width - columns, quad + columns / 8>(sums, left, last);
+        });
+    };
+    static_assert(STAGE == 32);
+    // Each case commits for itself: behind both, the compiler would wait for what should go on.
+    if (here > 16) {
+        strips_begin();
+        multiply_16(0);
+        multiply_16(16);
+        strips_commit();
+    } else if (here > 0) {
+        strips_begin();
+        multiply_16(0);
+        strips_commit();
+    }
+}
+
+// solver.right = F_S^T r, a group's strips of it, zero beyond the factors.
+template <int group>
+__device__ __forceinline__ void store_right(const Sums<group>& sums, Solver& solver, const Member& me) {
+    for_each_strip<group>([&](auto number) {
+        constexpr int strip = decltype(number)::value;
+        const float(&right)[4] = sums[quad_of(group, strip) + (RIGHT - STRIP * strip) / 8];
+        for (int h = 0; h < 2; ++h) {
+            const unsigned row = me.row(strip) + 8 * h;
+            if (me.lane % 4 == 0) solver.right[row] = row < FACTORS ? right[2 * h] + right[2 * h + 1] : 0.0f;
+        }
+    });
+}
+
+// to[column] = the sum over the warp's rows of 16 columns, of which a lane has four: two in each of two quads.
+__device__ __forceinline__ void sum_columns(const float (&x)[4], float* to, unsigned lane) {
+    const float first = exchange(x[0], x[2], lane, 16), second = exchange(x[1], x[3], lane, 16);
+    float sum = exchange(first, second, lane, 4);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+    if (lane / 8 % 2 == 0) to[lane / 16 * 8 + lane % 4 * 2 + lane / 4 % 2] = sum;
+}
+
+// solver.parts = the products of a group's strips, and of their transposes beyond the diagonal, with the direction p.
+// Returns the lane's part of p^T A p.
+template <int group>
+__device__ __forceinline__ float multiply_vector(const Sums<group>& sums, Solver& solver, const float* direction,
+                                                 const Member& me) {
+    float of_row[2][2], on_diagonal[2][2] = {}, beyond[2][2] = {};  // of a strip, by the lane's rows
+    for_each_strip<group>([&](auto number) {
+        constexpr int strip = decltype(number)::value;
+        for (int h = 0; h < 2; ++h) of_row[strip != group][h] = direction[me.row(strip) + 8 * h];
+    });
+    // Two quads of columns at a time.
+    for_each<SOLVED_TILES - 4 * group>([&](auto tile) {
+        constexpr int first = STRIP * group + 16 * decltype(tile)::value, block = first / STRIP;
+        float by_column[4] = {};
+#pragma unroll
+        for (int q = 0; q < 2; ++q) {
+            const float2 of_column = *reinterpret_cast<const float2*>(&direction[first + q * 8 + me.lane % 4 * 2]);
+            for_each_strip<group>([&](auto number) {
+                constexpr int strip = decltype(number)::value, s = strip != group;
+                if constexpr (strip <= block) {
+                    const float(&entry)[4] = sums[quad_of(group, strip) + (first - STRIP * strip) / 8 + q];
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float& by_row = strip == block ? on_diagonal[s][h] : beyond[s][h];
+                        by_row += entry[2 * h] * of_column.x;
+                        by_row += entry[2 * h + 1] * of_column.y;
+                        if constexpr (strip < block) {
+                            by_column[2 * q] += entry[2 * h] * of_row[s][h];
+                            by_column[2 * q + 1] += entry[2 * h + 1] * of_row[s][h];
+                        }
+                    }
+                }
+            });
+        }
+        if constexpr (group < block) sum_columns(by_column, &solver.parts[1 + me.warp][first], me.lane);
+    });
+    float square = 0.0f;
+    for_each_strip<group>([&](auto number) {
+        constexpr int strip = decltype(number)::value, s = strip != group;
+        for (int h = 0; h < 2; ++h) square += (2.0f * beyond[s][h] + on_diagonal[s][h]) * of_row[s][h];
+        float sum = exchange(beyond[s][0] + on_diagonal[s][0], beyond[s][1] + on_diagonal[s][1], me.lane, 2);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (me.lane % 2 == 0) solver.parts[0][me.row(strip) + me.lane / 2 % 2 * 8] = sum;
+    });
+    return square;
+}
+
+// The product that multiply_vector left in parts, number i.
+__device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
+    float sum = solver.parts[0][i];
+    for (unsigned group = 0; group < GROUPS; ++group)
+        if (i / STRIP > group)
+#pragma unroll
+            for (int w = 0; w < 4; ++w) sum += solver.parts[1 + 4 * group + w][i];
+    return sum;
+}
+
+// A sum over the team, the same bits on every thread: give_sum, a barrier, take_sum.
+__device__ __forceinline__ void give_sum(float x, float (&sums)[WARPS], const Member& me) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+    if (me.lane == 0) sums[me.warp] = x;
+}
+__device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
+    float x = 0.0f;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) x += sums[w];
+    return x;
+}
+
+// Conjugate gradient from x; thread i has x_i and returns it. All vectors are zero beyond the factors.
+template <int group>
+__device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, const Member& me, float x, float ridge,
+                                       int steps, float tolerance) {
+    const unsigned i = me.thread;
+    float* const direction = solver.directions[me.warp];
+    store_right<group>(sums, solver, me);
+    if (i < WIDTH) solver.residual[i] = x;
+    // The first product is A x, for the residual; each later one is a step.
+    float residual = 0.0f, square = 0.0f, whole = 0.0f;
+    for (int step = 0;; ++step) {
+        Member::sync();
+        const float* from = solver.residual;
+        float beta = 0.0f;
+        if (step > 0) {
+            const float old = square;
+            square = take_sum(solver.sums[1]);
+            beta = square / old;  // from the second step on
+            if (step == 1 && !(square <= whole)) {  // start from zero; a right side of zero ends here
+                x = 0.0f;
+                residual = i < FACTORS ? solver.right[i] : 0.0f;
+                square = whole;
+                from = solver.right;
+            }
+            if (square <= tolerance * tolerance * whole) break;
+        }
+#pragma unroll
+        for (unsigned k = 2 * me.lane; k < WIDTH; k += STRIP) {
+            float2 two = *reinterpret_cast<const float2*>(&from[k]);
+            float2& before = *reinterpret_cast<float2*>(&direction[k]);
+            if (step > 1) two.x += beta * before.x, two.y += beta * before.y;
+            before = two;
+        }
+        __syncwarp();
+        float product = multiply_vector<group>(sums, solver, direction, me);
+        const float p = i < FACTORS ? direction[i] : 0.0f, b = i < FACTORS ? solver.right[i] : 0.0f;
+        product += ridge * p * p;
+        give_sum(step == 0 ? b * b : product, solver.sums[0], me);
+        Member::sync();
+        const float q = ridge * p + (i < FACTORS ? sum_parts(solver, i) : 0.0f);
+        product = take_sum(solver.sums[0]);
+        if (step == 0) {
+            residual = b - q;
+            whole = product;
+        } else {
+            if (!(product > 1e-37f)) break;
+            const float alpha = square / product;
+            x += alpha * p;
+            residual -= alpha * q;
+            if (step == steps) break;
+        }
+        if (i < WIDTH) solver.residual[i] = residual;
+        give_sum(residual * residual, solver.sums[1], me);
+    }
+    return x;
+}
+
+struct Given {  // to the team, of the kernel's arguments
+    int n_segments;
+    const float* unit;
+    float* solved;
+    Quads* partial;
+    int* arrived;
+    const float* ridges;
+    int cg_steps;
+    float cg_tolerance;
+};
+
+// What a group of the team does: multiplies the stages of a block's segments, one after another, and solves their rows.
+template <int group>
+__device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
+    const bool mine = me.thread < FACTORS;
+    Turn turn = {0};
+#pragma unroll 1
+    for (int number = blockIdx.x; number < given.n_segments; number += gridDim.x) {
+        Sums<group> sums;
+        clear(sums);
+        Segment segment = {};
+        float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
+        int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
+        // By all lanes, whose products of a stage are done and who have read what else is in it.
+        auto release = [&](int stage) {
+            __syncwarp();
+            if (me.lane == 0) arrive(work.barriers[stage].empty);
+        };
+#pragma unroll 1
+        do {
+            wait(work.barriers[turn.place].full, turn.parity);
+            show_to_strips();
+            const Part& part = work.parts[turn.place];
+            left = part.left;
+            multiply<group>(sums, work.rows[turn.place], min(left, STAGE));
+            if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
+                segment = part.segment;
+                const float unit = given.unit[0], per_unit = given.unit[1];
+                ridge = given.ridges[segment.row] * per_unit * per_unit;
+                from_unit = per_unit * power_of_two(-part.exponent);
+                if (mine && segment.count > 0)
+                    x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(part.exponent);
+            }
+            strips_wait<1>();
+            if (before >= 0) release(before);
+            before = turn.place;
+            turn.advance(1);
+        } while (left > STAGE);
+        strips_wait<0>();
+        release(before);
+        if (segment.parts > 1 && !sum_parts_of_row<1>(sums, segment, given.partial, given.arrived, me.thread,
+                                                      work.solver.last, Member::sync))
+            continue;
+        if (segment.count > 0)
+            x = from_unit * solve<group>(sums, work.solver, me, x, ridge, given.cg_steps, given.cg_tolerance);
+        if (mine) given.solved[segment.row * (long long)FACTORS + me.thread] = x;
+    }
+}
+
+// Grid: as many blocks as multiprocessors, or segments where these are fewer. Block: ALL_THREADS, with dynamic shared
+// memory of a Work. The arguments are those of tensor_core.cu that explicit ratings need.
+extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
+    warpgroups(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
+               const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
+               const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
+               int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance) {
+    Work& work = Work::here();
+    // Products read whole blocks, of which the columns beyond the ratings' are never copied.
+    for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
+        for (int chunk = CHUNKS + 1; chunk < BLOCKS * STRIP / 8; ++chunk)
+            *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
+    if (threadIdx.x < STAGES) {
+        initialize(work.barriers[threadIdx.x].full, 32 + 1);  // the lanes' copies, and what the warp writes
+        initialize(work.barriers[threadIdx.x].empty, WARPS);
+    }
+    __syncthreads();
+    // The warp is read from lane 0, so that the compiler knows it to be uniform.
+    if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= WARPS) {
+        const unsigned thread = shrink_registers<FETCHING_REGISTERS>();
+        const Walk walk = {segments, n_segments, largest, (int)blockIdx.x, thread % 32};
+        fetch(work, walk, __shfl_sync(0xffffffffu, thread / 32, 0) - WARPS, indices, values, fixed);
+    } else {
+        const unsigned thread = grow_registers<TEAM_REGISTERS>();
+        const Member me = {thread, __shfl_sync(0xffffffffu, thread / 32, 0), thread % 32};
+        const Given given = {n_segments, unit, solved, partial, arrived, ridges, cg_steps, cg_tolerance};
+        if (me.warp < WARPS / GROUPS)
+            solve_rows<0>(work, me, given);
+        else
+            solve_rows<1>(work, me, given);
+    }
+}
+
+// The geometry for the host, as of tensor_core.cu. Grid: 1. Block: 1.
+extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ teams, int* __restrict__ team_bytes,
+                                 int* __restrict__ padded, int* __restrict__ part_bytes,
+                                 int* __restrict__ persistent) {
+    *block = ALL_THREADS;
+    *teams = 1;
+    *team_bytes = sizeof(Work);
+    *padded = PADDED;
+    *part_bytes = sizeof(Quads);
+    *persistent = true;
+}
