@@ -574,7 +574,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             """Copies of what is learned by now, the history, and what of it is best, on the host, with its row."""
             own = solver.arrays()
             learned = self._whole(own, arrays)
-            copies = finite.copies(learned, not any(one is other for one in learned for other in own))
+            copies = finite.copies(learned, fresh={*map(id, learned)}.isdisjoint(map(id, own)))
             rmse, mae = errors(*learned) if errors and copies is not None else (np.nan, np.nan)
             if copies is None or (errors and not np.isfinite(rmse)):
                 raise DivergedError(epoch, self._remedy)
