@@ -95,11 +95,6 @@ __device__ __forceinline__ void load_sums(System& system, const Sums& sums, cons
                 system.lower[place(FACTORS, j) + y] = inside ? entry + prior[(j + y) * (FACTORS + 1) + FACTORS] : 0.0f;
             });
     });
-    if constexpr (FACTORS % SIDE == 0)  // b is in tiles of its own, and the last one is on the diagonal
-        for (int k = team.thread; k < SYSTEM_ROWS * SIDE * SIDE; k += THREADS) {
-            const int i = k / SIDE % SIDE, j = k / (SIDE * SIDE) * SIDE + k % SIDE;
-            if (i > 0 || j >= FACTORS) system.lower[place(FACTORS + i, j)] = 0.0f;
-        }
 }
 
 // Grid: a team a segment. Block: TEAMS teams of THREADS, with dynamic shared memory of a Memory each. largest: for each

@@ -13,6 +13,10 @@
 #error "compile with -DCHOLESKY=0 or 1"
 #endif
 
+// Whether b has tiles of its own, of which it is the first row and nothing else is used; the rows of tiles else.
+constexpr bool B_APART = FACTORS % SIDE == 0;
+constexpr int WITH_TILES = SYSTEM_ROWS - B_APART;
+
 // What the functions below are told of the threads that share a system: this one's number among them, and their barrier.
 struct WholeBlock {
     int thread;
@@ -139,18 +143,27 @@ __device__ inline void factor_system(float* lower, float* upper, const float* le
         if (team.thread < 32)
             factor_diagonal(team.thread, tile(0, k, k), tile(1, k, k), least + k * SIDE, FACTORS - k * SIDE);
         team.sync();
-        const int rows = (SYSTEM_ROWS - 1 - k) * SIDE;
+        const int tiles = WITH_TILES - 1 - k, rows = tiles * SIDE + B_APART;
         for (int t = team.thread; t < rows * sides; t += threads) {
             const int side = t / rows, row = t % rows;
             substitute(tile(side, k + 1 + row / SIDE, k) + row % SIDE * LINE, tile(1 - side, k, k));
         }
         team.sync();
-        const int tiles = rows / SIDE, pairs = tiles * (tiles + 1) / 2;
+        const int pairs = tiles * (tiles + 1) / 2;
         for (int t = team.thread / SIDE; t < pairs * sides; t += threads / SIDE) {
             const int side = t / pairs;
             const Place pair = place_in_triangle(t % pairs);
             const int i = k + 1 + pair.i, j = k + 1 + pair.j;
             if (side == 0 || i > j) update(tile(side, i, j), tile(side, i, k), tile(1 - side, j, k));
+        }
+        for (int t = team.thread; B_APART && t < tiles * SIDE * sides; t += threads) {
+            const int side = t / (tiles * SIDE), j = k + 1 + t / SIDE % tiles, column = t % SIDE;
+            const float* const y = tile(side, TILE_ROWS, k);
+            const float* const row = tile(1 - side, j, k) + column * LINE;
+            float sum = 0.0f;
+#pragma unroll
+            for (int e = 0; e < SIDE; ++e) sum += y[e] * row[e];
+            tile(side, TILE_ROWS, j)[column] -= sum;
         }
         team.sync();
     }

@@ -49,23 +49,20 @@ class Gibbs(Solver):
         with np.errstate(over="ignore"):
             streams = splitmix64(self._key + np.uint64(_STREAMS) * np.uint64(number) + np.arange(7, dtype=np.uint64))
         with self._products_alone():
-            self._prior = self._update(self._users, self._q, self._p, *streams[:3])
-            self._update(self._items, self._p, self._q, *streams[3:6])
+            # A GPU draws the users while the host draws the items' prior, which does not depend on them.
+            of_users, of_items = self._moments(self._p), self._moments(self._q)
+            self._prior = drawn_prior(*of_users, len(self._p), *streams[:2])
+            self._draw_rows(self._users, self._q, self._p, self._prior, streams[2])
+            prior = drawn_prior(*of_items, len(self._q), *streams[3:5])
+            self._draw_rows(self._items, self._p, self._q, prior, streams[5])
         # Of Gamma(1 + n / 2, 1 + sum e^2 / 2), by its rate: the prior is one rating's weight.
         (precision,) = gammas(np.array([1 + self._train.nnz / 2]), streams[6]) / (1 + self._squares() / 2)
         self._deviation = np.array([precision**-0.5], np.float32)
 
-    _products_alone = staticmethod(threads.one_blas_thread)  # results of BLAS may depend on its threads
-
     def arrays(self):
         return self._p, self._q, self._prior, self._deviation
 
-    def _update(self, side, fixed, drawn, *streams):
-        """Draw the prior of a side's factors, which is returned, then the factors."""
-        prior = drawn_prior(*self._moments(drawn), len(drawn), *streams[:2])
-        self._draw_rows(side, fixed, drawn, prior, streams[2])
-        return prior
-
+    _products_alone = staticmethod(threads.one_blas_thread)  # results of BLAS may depend on its threads
     _moments = staticmethod(gibbs.moments)
 
     def _draw_rows(self, rows, fixed, drawn, prior, stream):
