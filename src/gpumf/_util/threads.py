@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -67,6 +68,14 @@ class _Blas:
 
     def __init__(self):
         self._lock, self._limits, self._first = threading.Lock(), [], None
+        self._found = self._among = None
+
+    def _limit(self, controller):
+        """Have every BLAS on as few threads as asked for, also one that was loaded, with a module, since the last."""
+        among = controller, len(sys.modules)
+        if self._among != among:
+            self._found, self._among = controller(), among
+        return self._found.limit(limits=min(self._limits), user_api="blas")
 
     @contextmanager
     def limited_to(self, threads):
@@ -77,7 +86,7 @@ class _Blas:
             return
         with self._lock:
             self._limits.append(threads)
-            limited = ThreadpoolController().limit(limits=min(self._limits), user_api="blas")
+            limited = self._limit(ThreadpoolController)
             self._first = self._first or limited
         try:
             yield
@@ -85,7 +94,7 @@ class _Blas:
             with self._lock:
                 self._limits.remove(threads)
                 if self._limits:
-                    ThreadpoolController().limit(limits=min(self._limits), user_api="blas")
+                    self._limit(ThreadpoolController)
                 else:
                     self._first.restore_original_limits()
                     self._first = None

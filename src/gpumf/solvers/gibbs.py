@@ -48,7 +48,7 @@ class Gibbs(Solver):
     def epoch(self, number):
         with np.errstate(over="ignore"):
             streams = splitmix64(self._key + np.uint64(_STREAMS) * np.uint64(number) + np.arange(7, dtype=np.uint64))
-        with self._products_alone():
+        with threads.one_blas_thread():  # whose results may depend on its threads
             # A GPU draws the users while the host draws the items' prior, which does not depend on them.
             of_users, of_items = self._moments(self._p), self._moments(self._q)
             self._prior = drawn_prior(*of_users, len(self._p), *streams[:2])
@@ -62,7 +62,6 @@ class Gibbs(Solver):
     def arrays(self):
         return self._p, self._q, self._prior, self._deviation
 
-    _products_alone = staticmethod(threads.one_blas_thread)  # results of BLAS may depend on its threads
     _moments = staticmethod(gibbs.moments)
 
     def _draw_rows(self, rows, fixed, drawn, prior, stream):

@@ -1,6 +1,5 @@
 """Gibbs sampling on a GPU: the systems of cuMF's ALS, and rows drawn with their Cholesky factors."""
 
-from contextlib import nullcontext
 from dataclasses import fields
 from typing import ClassVar
 
@@ -93,9 +92,6 @@ class OnDevice:
         self._users, self._items = self._rows._users, self._rows._items
         self._p, self._q = self._rows.factors()
         self._square = train.nnz * mean_of(train.values, train.device, squared=True)
-
-    # The products of a prior are small, and the threads of BLAS are looked for longer than one draw takes.
-    _products_alone = staticmethod(nullcontext)
 
     def _moments(self, drawn):
         return self._rows.moments(drawn)
