@@ -217,6 +217,19 @@ def test_samples_stay_on_a_device_until_they_are_needed(launcher, monkeypatch, t
     assert model._on_device is not None and model.user_samples.shape == (60, 6, 5)
 
 
+def test_threads_that_ask_for_samples_at_once_get_them(launcher, monkeypatch):
+    model = BayesianMF(2, device=launcher.name).fit(ragged_ratings(60, 90, 70, seed=1), 2)
+    fetch, other = BayesianMF._fetch, copy.copy(model)
+
+    def fetched_meanwhile(self):
+        vars(self).update(user_samples=other.user_samples, item_samples=other.item_samples, _on_device=None)
+        fetch(self)
+
+    assert other.user_samples.shape == (60, 2, 2)
+    monkeypatch.setattr(BayesianMF, "_fetch", fetched_meanwhile)
+    assert model.user_samples is other.user_samples
+
+
 def test_an_interrupted_training_on_a_device_leaves_its_samples(launcher):
     train, reference = ragged_ratings(60, 90, 70, seed=1), BayesianMF(5, device=launcher.name)
 

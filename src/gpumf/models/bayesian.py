@@ -242,10 +242,11 @@ class BayesianMF(Model):
                 self._finite = self._learned
 
     def __getattr__(self, name):
-        if name not in self._arrays[:2] or vars(self).get("_on_device") is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        self._fetch()
-        return vars(self)[name]
+        if name in self._arrays[:2]:
+            self._fetch()  # unless another thread just did
+            if name in vars(self):
+                return vars(self)[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __getstate__(self):
         self._fetch()
