@@ -90,10 +90,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
             ALS(5, solver=kernel, device="emulator", threads=256, biases=False).fit(train, 2, test)
-        BayesianMF(5, device="emulator").fit(train, 1)
+        for kernel in kernels_on(BayesianMF, "emulator"):
+            BayesianMF(5, solver=kernel, device="emulator").fit(train, 1)
         for model in (  # with a system that does not fit shared memory
             *(ALS(10, solver=kernel, device="emulator", biases=False) for kernel in ("cumf_lu", "cumf_cholesky")),
-            BayesianMF(10, device="emulator"),
+            BayesianMF(10, solver="gibbs_cuda", device="emulator"),
         ):
             with monkeypatch.context() as small:
                 small.setitem(host.facts, "shared_bytes_per_block", 2000)

@@ -42,7 +42,7 @@ def together(monkeypatch):
     ],
 )
 def test_together_and_alone_are_the_same_bits(model, settings, factors, launcher, monkeypatch):
-    monkeypatch.setattr(als_tensor_core, "_longest", lambda nnz: 4)  # rows of several parts
+    monkeypatch.setattr(als_tensor_core, "longest_segment", lambda nnz: 4)  # rows of several parts
     models = [model(factors, device=launcher.name, **setting) for setting in settings]
     assert len({batch.alike(one, RATINGS) for one in models}) == 1
     shared = DeviceRatings.of(RATINGS, launcher)._shared()
