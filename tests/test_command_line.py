@@ -163,6 +163,7 @@ KERNEL_FILES = {
     "sgd/cu2rec": {"cu2rec"},
     "sgd/kato_hosino.cu": {"kato_hosino"},
     "als/wmma_simple": {"wmma_simple"},
+    "als/warpgroups": {"warpgroups"},
     "als/cumf/cg": {"cumf_cg", "cumf_cg_fp16"},
     "rbm/thesis": {"thesis"},
 }

@@ -159,6 +159,7 @@ struct Walk {
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
+    const char* const from = reinterpret_cast<const char*>(fixed) + lane * 16;  // the lane's chunk
     Turn turn = {first, 1};
     int column = 0;
     float value = 0.0f;  // the rating of this lane
@@ -171,17 +172,22 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         Barriers& barriers = work.barriers[turn.place];
         Rows& rows = work.rows[turn.place];
         wait(barriers.empty, turn.parity);
-        auto copy_row = [&](int t, bool valid) {
-            const half_bits* const from = fixed + __shfl_sync(0xffffffffu, column, t) * (long long)PADDED;
-            if (lane < CHUNKS) copy_async<false>(rows.chunk(t, lane), from + lane * 8, valid);
+        // Rows t to t + 7, zeros after so many.
+        auto copy_8 = [&](int t, int left) {
+            int of_rows[8];
+#pragma unroll
+            for (int k = 0; k < 8; ++k) of_rows[k] = __shfl_sync(0xffffffffu, column, t + k);
+            if (lane >= CHUNKS) return;
+#pragma unroll
+            for (int k = 0; k < 8; ++k)
+                copy_async<false>(rows.chunk(t + k, lane), from + of_rows[k] * (long long)(2 * PADDED), k < left);
         };
         if (walk.left >= STAGE) {
-#pragma unroll 8
-            for (int t = 0; t < STAGE; ++t) copy_row(t, true);
+#pragma unroll
+            for (int t = 0; t < STAGE; t += 8) copy_8(t, 8);
         } else {
-            const int padded = (walk.left + 15) / 16 * 16;  // to whole products, with zeros
 #pragma unroll 1
-            for (int t = 0; t < padded; ++t) copy_row(t, t < walk.left);
+            for (int t = 0; t < (walk.left + 15) / 16 * 16; t += 8) copy_8(t, walk.left - t);  // to whole products
         }
         arrive_after_copies(barriers.full);
         const float right = value * power_of_two(__shfl_sync(0xffffffffu, walk.exponent, walk.current));

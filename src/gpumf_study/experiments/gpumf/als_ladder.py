@@ -13,7 +13,7 @@ from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
 
-# As parts of the solver, see `TensorCore`, unless it is another solver's name.
+# As parts of the solver, see `gpumf.solvers.als_tensor_core.Gathering`, unless it is another solver's name.
 VERSIONS = {
     "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
     "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
