@@ -100,21 +100,22 @@ def verdicts(ids):
     """
     frame = claims.table([pair for pair in experiments.claims() if pair[1].id.startswith(ids)])
     units = frame.unit.map(lambda unit: f" {unit}" if isinstance(unit, str) and unit else "")
-    ends = zip(frame.low.map(_digits), frame.high.map(_digits), strict=True)
+    ends = zip(frame.low.map(digits), frame.high.map(digits), strict=True)
     table = pd.DataFrame(
         {
             "statement": frame.statement,
-            "published": frame.published.map(_digits),
-            "measured": frame.value.map(_digits) + units.where(frame.value.notna(), ""),
+            "published": frame.published.map(digits),
+            "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),
             "95 % interval": [" to ".join(pair) if "–" not in pair else "–" for pair in ends],
-            "repeats": frame.n.where(frame.value.notna()).map(_digits),
+            "repeats": frame.n.where(frame.value.notna()).map(digits),
             "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
         }
     )
     return table.style.hide()
 
 
-def _digits(value):
+def digits(value):
+    """Return a number as a cell of a table shows it, "–" for NaN."""
     return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
 
 
