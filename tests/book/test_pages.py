@@ -1,9 +1,10 @@
 """What STYLE.md asks of every page: the answer first, and no more words than the table of contents gives."""
 
+import ast
 import importlib
 import json
 import re
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -94,3 +95,31 @@ def test_pages_open_in_colab_and_binder_where_the_repository_has_an_address(monk
     options["repository_url"] = "https://github.com/owner/name"
     captions.offer_launch(None, SimpleNamespace(html_theme_options=options))
     assert {"colab_url", "binderhub_url"} <= options["launch_buttons"].keys() and options["path_to_docs"] == "book"
+
+
+PAGES = sorted(path.relative_to(BOOK).with_suffix("").as_posix() for path in BOOK.rglob("*.ipynb"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "build" not in page])
+def test_a_page_uses_names_that_there_are(page):
+    cells = json.loads((BOOK / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    tree = ast.parse(
+        "\n".join(line for line in "\n".join(code).splitlines() if not line.lstrip().startswith(("%", "!")))
+    )
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0].startswith("gpumf"):
+            for name in node.names:
+                found = getattr(importlib.import_module(node.module), name.name, None)
+                found = found or importlib.import_module(f"{node.module}.{name.name}")
+                if isinstance(found, ModuleType):
+                    modules[name.asname or name.name] = found
+    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in modules.keys() - assigned
+        ):
+            assert hasattr(modules[node.value.id], node.attr), f"{page}: {node.value.id}.{node.attr}"
