@@ -95,18 +95,18 @@ def test_biases_of_more_factors_than_kernels_take(device):
 
 @pytest.mark.parametrize("model", [ALS, ImplicitALS])
 @pytest.mark.parametrize(
-    ("factors", "words"),
+    ("factors", "free", "words"),
     [
-        (10**9, "the factors of 114 users and items takes 425 GiB, and 1 GiB"),
-        (10**6, r"training with factors=1000000 takes \S+ GiB, and 1 GiB"),
+        (10**9, 2**30, "the factors of 114 users and items takes 425 GiB, and 1 GiB"),
+        (10**5, 2**26, r"training with factors=100000 takes \S+ GiB, and 0.0625 GiB"),
     ],
 )
-def test_factors_above_the_memory_are_refused_with_both_numbers(model, factors, words, device, monkeypatch):
+def test_factors_above_the_memory_are_refused_with_both_numbers(model, factors, free, words, device, monkeypatch):
     if device == "cpu":
-        monkeypatch.setattr(factorization, "free_bytes", lambda: 2**30)
-        monkeypatch.setattr(als_dense.Dense, "_free_bytes", staticmethod(lambda: 2**30))
+        monkeypatch.setattr(factorization, "free_bytes", lambda: free)
+        monkeypatch.setattr(als_dense.Dense, "_free_bytes", staticmethod(lambda: free))
     else:
-        monkeypatch.setattr(type(backends.device(device)), "free_bytes", staticmethod(lambda: 2**30))
+        monkeypatch.setattr(type(backends.device(device)), "free_bytes", staticmethod(lambda: free))
     fitted, made = model(4, device=device).fit(mixed(), 1), model(factors, device=device)
     with pytest.raises(backends.DeviceError, match=words):
         made.fit(mixed(), 1)
