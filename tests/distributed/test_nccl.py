@@ -4,6 +4,7 @@ In NCCL's place stands `fake_nccl`, or what ends as NCCL does: who comes first w
 """
 
 import gc
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,7 +15,7 @@ import pytest
 
 import fake_nccl
 from gpumf import ALS
-from gpumf.distributed import Aborted, fit, nccl
+from gpumf.distributed import Aborted, PeerLost, fit, nccl
 from gpumf.distributed.als import Worker
 from gpumf.distributed.communicator import Communicator
 from support import scattered
@@ -221,3 +222,24 @@ def test_a_rank_that_fails_ends_the_others_without_waiting_for_them(on_gpus):
     first, second = on_gpus(program, 2)
     assert isinstance(first, Aborted) and isinstance(second, LookupError)
     assert [made.ended for made in on_gpus.made] == [["aborted"]] * 2
+
+
+@pytest.mark.parametrize("call", ["groupEnd", "groupStart"])
+def test_a_call_that_nccl_refuses_is_a_lost_worker_after_which_training_goes_on(on_gpus, call):
+    def program(carrier):
+        def refuse():
+            raise carrier._nccl.NcclError("remote process exited")
+
+        setattr(carrier._nccl, call, refuse)
+        carrier.all_reduce(fake_nccl.Array(np.zeros(1, np.float32)))
+
+    assert all(isinstance(error, PeerLost) for error in on_gpus(program, 2))
+
+
+def test_workers_that_nccl_does_not_bring_together_are_lost(on_gpus, monkeypatch):
+    def refuse(self, size, identifier, rank):
+        raise sys.modules["cupy.cuda.nccl"].NcclError("connection closed by remote peer")
+
+    monkeypatch.setattr(fake_nccl.NcclCommunicator, "__init__", refuse)
+    found = {type(error) for error in on_gpus(lambda carrier: None, 2)}
+    assert PeerLost in found and found <= {PeerLost, Aborted}

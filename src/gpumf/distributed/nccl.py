@@ -71,7 +71,8 @@ class NcclCommunicator(Communicator):
         vars(self).update(vars(comm))
         self._cupy, self._nccl = cupy, nccl
         identifier = self.all_gather_object(nccl.get_unique_id() if self.rank == 0 else None)[0]
-        self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
+        with self._lost():
+            self._communicator = nccl.NcclCommunicator(self.size, identifier, self.rank)
         # What is begun there is sent while the current stream's kernels run, and before those that wait for room.
         self._beside = cupy.cuda.Stream(non_blocking=True, priority=-1)
         self._token = cupy.zeros(1, np.int32)
@@ -193,12 +194,21 @@ class NcclCommunicator(Communicator):
             self._communicator.recv(array.data.ptr, array.size, self._types[array.dtype], rank, stream)
 
     @contextmanager
-    def _group(self):
-        self._nccl.groupStart()
+    def _lost(self):
+        """Have NCCL's errors be those of a lost worker: with one, its other calls fail too, not only their ends."""
         try:
             yield
-        finally:
-            self._nccl.groupEnd()
+        except self._nccl.NcclError as problem:
+            raise PeerLost(f"NCCL: {problem}") from problem
+
+    @contextmanager
+    def _group(self):
+        with self._lost():
+            self._nccl.groupStart()
+            try:
+                yield
+            finally:
+                self._nccl.groupEnd()
 
     @contextmanager
     def _completed(self):
@@ -212,15 +222,13 @@ class NcclCommunicator(Communicator):
     def _wait(self, done):
         """Return when an event has come, after no longer than the time-out, nor after an abort."""
         deadline = time.monotonic() + self.timeout
-        while not done.done:
-            try:
+        with self._lost():
+            while not done.done:
                 self.check()
                 self._communicator.check_async_error()
                 if time.monotonic() > deadline:
                     raise CommunicationTimeout(f"NCCL has not come to its end after {self.timeout:g} s")
-            except self._nccl.NcclError as problem:
-                raise PeerLost(f"NCCL: {problem}") from problem
-            time.sleep(_POLL_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
 
 def _flat(array, bounds):
