@@ -198,6 +198,9 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         if (lane == 0) arrive(barriers.full);
         turn.advance(FETCHERS);
     }
+    // PTX does not say that copies, and what arrives after them, outlive the thread that started them.
+    copy_commit();
+    copy_wait<0>();
 }
 
 // A thread of the team: its number there, its warp's, its lane.
