@@ -12,7 +12,9 @@ from numba import njit, prange
 from gpumf import backends
 from gpumf.backends.cpu.timing import seconds_of
 
-CONJUGATE_GRADIENT = ("cumf_cg", "cumf_cg_fp16", "tensor_core")
+FUSED = "tensor_core", "warpgroups"
+"""The versions of ALS that gather factors in half precision, and solve by conjugate gradient in the same kernel."""
+CONJUGATE_GRADIENT = "cumf_cg", "cumf_cg_fp16", *FUSED
 """The versions of ALS whose solutions are approximate."""
 
 
@@ -52,7 +54,7 @@ def _copy(source, target):
 
 def limit_seconds(moved, flops, ceilings, kernel):
     """The time of the bytes or of the operations, whichever is longer; in FP16 where tensor cores do the latter."""
-    rate = ceilings["fp16_flops" if "tensor_core" in kernel else "fp32_flops"]
+    rate = ceilings["fp16_flops" if any(name in kernel for name in FUSED) else "fp32_flops"]
     return max(moved / ceilings["copy_bytes_per_second"], flops / rate)
 
 

@@ -73,7 +73,7 @@ def _timings(model, train, load, ceilings, repeats):
     trainer = model.make_solver(train, **({"load": load} if load else {}))
     timed = _hermitians if load not in (None, LOADS[0]) else _steps
     measured, work = timed(model, trainer, repeats), _work(model, train)
-    gathered = train.nnz * model.factors * (2 if model.solver == "tensor_core" else 4)
+    gathered = train.nnz * model.factors * (2 if model.solver in _limits.FUSED else 4)
     rows = []
     for step, seconds in measured.items():
         moved, flops = work[step]

@@ -29,7 +29,7 @@ def _of_als(model, train):
     steps = model.cg_steps if model.solver in _limits.CONJUGATE_GRADIENT else None
     shapes = (train.n_users, train.n_items), (train.n_items, train.n_users)
     flops = sum(_limits.side_update(*shape, nnz, f, steps)[1] for shape in shapes)
-    entry = 2 if model.solver == "tensor_core" else 4
+    entry = 2 if model.solver in _limits.FUSED else 4
     return 2 * (8 + entry * f) * nnz + 4 * f * rows + f * (f + 1) // 2 * _matrix_entries(scheme, rows, nnz), flops
 
 
