@@ -217,6 +217,21 @@ def test_samples_stay_on_a_device_until_they_are_needed(launcher, monkeypatch, t
     assert model._on_device is not None and model.user_samples.shape == (60, 6, 5)
 
 
+def test_samples_move_to_the_host_where_training_leaves_them_no_room(launcher, monkeypatch):
+    train, test = ragged_ratings(60, 90, 70, seed=1).split(0.2)
+    expected = BayesianMF(5, samples=4, device=launcher.name).fit(train, 9, test)
+
+    def taken(row):
+        if row["epoch"] == 5:
+            monkeypatch.setattr(type(launcher), "free_bytes", staticmethod(lambda: 100))
+        return False
+
+    made = BayesianMF(5, samples=4, device=launcher.name).fit(train, 9, test, stop=taken)
+    assert expected._on_device is not None and made._on_device is None
+    assert all(map(np.array_equal, made._learned, expected._learned))
+    np.testing.assert_allclose(made.history[["rmse", "mae"]], expected.history[["rmse", "mae"]], rtol=1e-5)
+
+
 def test_threads_that_ask_for_samples_at_once_get_them(launcher, monkeypatch):
     model = BayesianMF(2, device=launcher.name).fit(ragged_ratings(60, 90, 70, seed=1), 2)
     fetch, other = BayesianMF._fetch, copy.copy(model)

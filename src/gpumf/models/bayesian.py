@@ -62,9 +62,9 @@ class BayesianMF(Model):
 
     Memory: samples take 4 bytes times `factors`, the number of samples, and that of users and items together: 100 MB
     for 80 samples of 32 factors of MovieLens 1M. Training takes twice as much when it ends. On a GPU samples go to
-    the host one by one, unless they take at most a quarter of its free memory. Then they stay there, also after
-    `fit`: predictions are computed there until a list, `fold_in`, `save`, a pickle or one of the attributes below
-    needs them on the host, which frees the memory of the GPU.
+    the host one by one, unless they take at most a quarter of its free memory and training leaves them room. Then
+    they stay there, also after `fit`: predictions are computed there until a list, `fold_in`, `save`, a pickle or one
+    of the attributes below needs them on the host, which frees the memory of the GPU.
 
     Parameters
     ----------
@@ -452,9 +452,17 @@ class _Chain:
         if (found := self._finite.copies(arrays, fresh)) is None:
             return None
         self._epoch += 1
+        if self._there and sum(array.nbytes for array in found) > self._device.free_bytes():
+            self._move_to_host()
         most = min(self._epoch - self._epoch // _DISCARDED, self._model.samples)
         self._kept = [*self._kept, tuple(map(self._own, found))][-max(most, 1) :]
         return _Samples(*map(tuple, zip(*self._kept, strict=True)), self._device if self._there else None)
+
+    def _move_to_host(self):
+        """Keep samples on the host from now on: what solvers take when a training begins may leave them no room."""
+        self._there = False
+        self._kept = [tuple(map(self._own, sample)) for sample in self._kept]
+        self._predicted, self._sums = [], 0.0
 
     def errors(self, *_):
         """(rmse, mae) on the validation set of the mean over the samples that are kept."""
