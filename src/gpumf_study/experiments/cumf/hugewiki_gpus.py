@@ -145,8 +145,8 @@ def of_users(ratings, part):
 def iterations(frame):
     """Return seconds from where all workers have begun an iteration to where the last has ended, by x_workers.
 
-    Iterations are the repeats: of one process, they are no independent runs. The first, in which NCCL connects the
-    GPUs, is left out.
+    Iterations are the repeats: of one process, they are no independent runs. The first, a warm-up, is left
+    out.
     """
     frame = frame[frame.x_iteration > 1]
     ends = (frame.x_begin + frame.seconds).groupby([frame.x_workers, frame.x_iteration]).max().rename("seconds")

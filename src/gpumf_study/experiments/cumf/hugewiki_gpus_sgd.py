@@ -109,8 +109,8 @@ def _blocks(rows, cuts, bounds, device):
 
 def epochs(frame):
     """Return seconds from where all workers have begun an epoch to where the last has ended, by x_workers; none of
-    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs. The first, in which
-    NCCL connects the GPUs, is left out."""
+    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs. The first, a
+    warm-up, is left out."""
     frame = frame[frame.value.notna().groupby(frame.x_workers).transform("all") & (frame.x_epoch > 1)]
     ends = frame.groupby(["x_workers", "x_epoch"]).seconds.max()
     return ends.reset_index().rename(columns={"x_epoch": "repeat"})

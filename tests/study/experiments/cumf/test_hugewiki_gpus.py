@@ -20,7 +20,7 @@ def iterations_of(workers, seconds, first=2.0):
     return frame.assign(x_epoch=frame.x_iteration, x_begin=0.0, value=0.6, factors=100, data="hugewiki-synthetic")
 
 
-def test_the_iteration_in_which_nccl_connects_is_left_out():
+def test_the_first_iteration_is_left_out():
     frame = pd.concat([iterations_of(1, 0.8), iterations_of(4, 0.2, first=50.0)])
     table = hugewiki_gpus.iterations(frame)
     assert table.groupby("x_workers").repeat.apply(list).to_dict() == {1: [2, 3, 4], 4: [2, 3, 4]}
