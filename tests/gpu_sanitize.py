@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpumf import backends
 from gpumf.backends import sources
-from gpumf.models import als, rbm, sgd  # noqa: F401 - they declare their sources
+from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
 
 TOOLS = {
@@ -32,7 +32,8 @@ SGD = [
     *("schedules", "biases", "partial_fit"),
 ]
 TESTS = {
-    "als": [f"solvers/als/test_{name}.py" for name in ("als", "tensor_core")],
+    "als": [f"solvers/als/test_{name}.py" for name in ("als", "tensor_core", "warpgroups")],
+    "bayesian": ["models/test_bayesian.py"],
     "cumf": ["solvers/als/test_cumf.py"],
     "implicit": ["solvers/als/test_implicit.py"],
     "rbm": [f"solvers/rbm/test_{name}.py" for name in ("rbm", "divergence")],
