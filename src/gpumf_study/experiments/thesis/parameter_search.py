@@ -9,7 +9,7 @@ many epochs of a run, and with which parameter, the MAE is the least. The test M
 whole training set, for so many epochs. Each curve of a repeat is one call of `search`.
 
 Hogwild has two parameters. The learning rate, on which more depends, is searched at the published lambda, then lambda
-at the rate that was best on the first training set. The machine is searched twice: as the thesis trains it
+at the rate that was best on the first training set. The RBM is searched twice: as the thesis trains it
 (`RBM.thesis`), and with the initial values and averages of ours.
 """
 

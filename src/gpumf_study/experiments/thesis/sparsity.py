@@ -110,7 +110,7 @@ def summary(frame):
 def figure(frame):
     """The best lambda (left) and its test MAE (right) against the density of the training set.
 
-    The machine's weight decay is in other units than lambda and is left out.
+    The RBM's weight decay is in other units than lambda and is left out.
     """
     curves = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=3.8)
