@@ -51,6 +51,22 @@ def test_any_number_of_workers_learns_what_one_estimator_does(client, sets, name
     assert list(made.recommend(0, 5)[0]) == list(one.recommend(0, 5)[0])
 
 
+def test_lambda_is_chosen_as_one_estimator_does(client):
+    """Of ratings that it tries lambda on: of two groups of users, each with items of its own."""
+    rng = np.random.default_rng(1)
+    users, items = 200, 120
+    group = np.arange(users)[:, None] % 2 == np.arange(items) % 2
+    cells = np.flatnonzero(rng.random((users, items)) < np.where(group, 0.9, 0.1))
+    assert len(cells) > 10_000
+    ratings = Ratings(cells // items, cells % items, np.ones(len(cells), np.float32), users, items)
+    one = ImplicitALS(3, device="cpu").fit(ratings, 2)
+    made = fit(ImplicitALS(3, device="cpu"), ratings, 2, client=client, workers=2, attempts=1)
+    assert made.hyperparameters.regularization == one.hyperparameters.regularization
+    untried = fit(ImplicitALS(3, device="cpu"), ratings.select(range(9_000)), 2, client=client, workers=2, attempts=1)
+    assert untried._shares != made._shares
+    assert np.allclose(made.item_factors, one.item_factors, atol=1e-4)
+
+
 def test_a_worker_without_users_or_items_takes_part(client, sets):
     """All ratings are of two users and two items, which leaves one of three workers with neither."""
     train = Ratings([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 3, 5], 2, 2)

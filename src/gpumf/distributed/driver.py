@@ -62,6 +62,9 @@ def fit(
     checkpoint, without one from the start, on the workers that there are then. The same workers then give the same
     result as without the fault.
 
+    `ImplicitALS` without `regularization` tries some on a part of `Ratings`, here and not on the workers, as its `fit`
+    does; of a folder or a DataFrame it takes one without a trial.
+
     One training at a time on a worker: each takes a thread of it from start to end. Interrupting (KeyboardInterrupt)
     leaves the model as it was; the checkpoint stays.
 
@@ -125,25 +128,28 @@ def fit(
             "warm_start needs Ratings: who has which position in a folder or a DataFrame is not known before"
         )
     sources = Source(train, "train"), None if validation is None else Source(validation, "validation")
-    job = Job(
-        model=_blank(model),
-        epochs=integer("epochs", epochs, 0),
-        begun=None,
-        keep=keep,
-        stop=stop,
-        shape=shape,
-        scale=scale,
-        unique=not isinstance(train, Ratings),
-        validated=validation is not None,
-        item_update=item_update,
-        max_rows=max_rows,
-        checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
-        every=integer("every", every, 1),
-    )
+    epochs, every = integer("epochs", epochs, 0), integer("every", every, 1)
     with model._as_before_if_it_fails(), ExitStack() as stack:
         for source in filter(None, sources):
             stack.callback(source.close)
         clock, learned = Clock(None), None
+        if epochs and not warm_start:
+            model._find_defaults(train)
+        job = Job(
+            model=_blank(model),
+            epochs=epochs,
+            begun=None,
+            keep=keep,
+            stop=stop,
+            shape=shape,
+            scale=scale,
+            unique=not isinstance(train, Ratings),
+            validated=validation is not None,
+            item_update=item_update,
+            max_rows=max_rows,
+            checkpoint=str(Path(checkpoint).resolve()) if checkpoint else None,
+            every=every,
+        )
         if warm_start:
             job, learned = _continued(model, job, train)
         outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds, timeout)

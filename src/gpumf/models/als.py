@@ -489,7 +489,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         return ALSHyperparameters.of(self, **of_training | given)
 
     def _chooses(self, train):
-        return self.regularization is None and _FEWEST <= train.nnz <= _MOST
+        return self.regularization is None and isinstance(train, Ratings) and _FEWEST <= train.nnz <= _MOST
 
     def _find_defaults(self, train):
         self._shares = self._best_shares(train.on_host()) if self._chooses(train) else _SHARES

@@ -8,6 +8,7 @@ import json
 import pickle
 import platform
 import shutil
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,7 +66,6 @@ def measured(name, parameters):
             return pickle.loads(path.read_bytes())
         made = make()
         with _whole(path) as partial:
-            partial.parent.mkdir(parents=True, exist_ok=True)
             partial.write_bytes(pickle.dumps(made))
         return made
 
@@ -80,9 +80,16 @@ def _folder(kind, name, facts):
 
 @contextmanager
 def _whole(path):
-    """Give a path beside this one, which takes its place when the body is done: never is half of it there."""
-    partial = path.with_name(path.name + ".partial")
-    if partial.is_dir():
-        shutil.rmtree(partial)
-    yield partial
-    partial.replace(path)
+    """Give a path beside this one, which takes its place when the body is done: never is half of it there.
+
+    Of two processes at a time, the first one's stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
+        partial = Path(folder) / path.name
+        yield partial
+        try:
+            partial.replace(path)
+        except OSError:
+            if not path.is_dir():
+                raise
