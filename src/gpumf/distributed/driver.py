@@ -62,8 +62,8 @@ def fit(
     checkpoint, without one from the start, on the workers that there are then. The same workers then give the same
     result as without the fault.
 
-    `ImplicitALS` without `regularization` tries some on a part of `Ratings`, here and not on the workers, as its `fit`
-    does; of a folder or a DataFrame it takes one without a trial.
+    `ImplicitALS` without `regularization` tries some on a part of `Ratings` as its `fit` does, here and not on the
+    workers; for a folder or a DataFrame it takes one without a trial.
 
     One training at a time on a worker: each takes a thread of it from start to end. Interrupting (KeyboardInterrupt)
     leaves the model as it was; the checkpoint stays.

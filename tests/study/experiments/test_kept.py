@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpumf.ratings import synthetic_ratings
+from gpumf.ratings import Ratings, synthetic_ratings
 from gpumf_study import experiments, results
 from gpumf_study.experiments import _kept
 
@@ -91,3 +91,10 @@ def test_a_set_with_a_test_set_of_its_own_keeps_it(repository):
     for _ in range(2):
         of = _kept.drawn("name", lambda: replace(ratings, test_mask=mask))
         assert np.array_equal(of.test_mask, mask)
+
+
+def test_of_two_processes_that_draw_at_a_time_both_have_it(repository):
+    other = Ratings([0, 1], [1, 0], [3, 4], 2, 2)
+    drawn = _kept.drawn("small", lambda: _kept.drawn("small", lambda: other))
+    (kept,) = (repository / "build" / "drawn").iterdir()
+    assert drawn is other and _kept.drawn("small", None).values.tolist() == [3, 4] and (kept / "facts.json").is_file()
