@@ -94,7 +94,7 @@ def test_a_set_with_a_test_set_of_its_own_keeps_it(repository):
 
 
 def test_of_two_processes_that_draw_at_a_time_both_have_it(repository):
-    other = Ratings([0, 1], [1, 0], [3, 4], 2, 2)
+    other = Ratings([0, 1], [1, 0], [3, 4], 2, 2, scale=(1, 5))
     drawn = _kept.drawn("small", lambda: _kept.drawn("small", lambda: other))
     (kept,) = (repository / "build" / "drawn").iterdir()
     assert drawn is other and _kept.drawn("small", None).values.tolist() == [3, 4] and (kept / "facts.json").is_file()
