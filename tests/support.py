@@ -47,8 +47,10 @@ def fewer(device, n):
 
 def kernels_on(model, device):
     """The names of a model's kernels that run on a device."""
-    kind = "cuda" if device == "emulator" else device
-    return [name for name, where in model.solvers().items() if where == kind]
+    kind, found = "cuda" if device == "emulator" else device, model.solver_classes().items()
+    return [
+        name for name, one in found if one.device == kind and (kind == "cpu" or one.runs_on(backends.device(device)))
+    ]
 
 
 def some_kernels(model, device):

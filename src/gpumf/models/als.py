@@ -288,7 +288,8 @@ class ALS(_LeastSquares, Factorization, Model):
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
-    solver : a name of `ALS.solvers()`; the fastest for the device by default
+    solver : a name of `ALS.solvers()`; the fastest for the device by default. From 129 columns on, `tensor_core` runs
+        the kernel of `warpgroups` on a GPU of compute capability 9.0
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all threads by default, see

@@ -10,7 +10,7 @@ from gpumf import backends
 from gpumf.models.finite import SOURCE as FINITE
 from gpumf.solvers.als_base import ParallelConjugateGradient
 from gpumf.solvers.als_settings import SettingsGradient, settings_at_a_time, settings_bytes
-from gpumf.solvers.als_tensor_core import FEWEST_SHORT, TensorCore
+from gpumf.solvers.als_tensor_core import FEWEST_SHORT, WARPGROUPS, TensorCore
 from gpumf.solvers.sgd_fast import Fast
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def most_alike(model: Any, train: Ratings, memory: float, wait: bool) -> int:
         most = settings_at_a_time(model._solved_columns, train)
         return most if most == 1 or bytes_alike(model, train, most, wait) <= memory else 1
     own_targets = model.biases is True and not hasattr(model, "learning_rate")
-    if max(train.n_users, train.n_items) >= FEWEST_SHORT or own_targets or model.chunk:
+    wide = _solver_of(model, train) is TensorCore and TensorCore.launched(model.hyperparameters)[0] == WARPGROUPS
+    if max(train.n_users, train.n_items) >= FEWEST_SHORT or own_targets or model.chunk or wide:
         return 1  # fills the device
     one, two = (bytes_alike(model, train, n, wait) for n in (1, 2))
     return max(int(min(_ROWS // (train.n_users + train.n_items), 1 + (memory - one) // (two - one))), 1)

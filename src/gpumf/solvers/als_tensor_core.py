@@ -1,4 +1,4 @@
-"""Launches kernels/als/tensor_core.cu and, for rows with few ratings, short_rows.cu."""
+"""Launches kernels/als/tensor_core.cu, or warpgroups.cu, and, for rows with few ratings, short_rows.cu."""
 
 from functools import cached_property
 from typing import ClassVar
@@ -20,6 +20,7 @@ _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: 
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, compiled side by side
+WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
 sources.declare(_SHORT, FACTORS=range(1, 257), LIMIT=_SHORT_LIMITS)
@@ -50,6 +51,11 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
 def is_hopper(facts):
     """Whether a device has the instructions of the target sm_90a."""
     return facts.get("compute_capability") == "9.0"
+
+
+def takes_warpgroups(facts, factors, implicit):
+    """Whether a GPU takes less time with warpgroups.cu than with tensor_core.cu, measured by als_ladder."""
+    return is_hopper(facts) and not implicit and factors > 128
 
 
 def of_device(facts, factors, implicit):
@@ -156,15 +162,26 @@ class Gathering(KernelSolver):
     short : most ratings of a row that short_rows.cu solves; by default as many as pay
     systems : hyperparameters of models without `biases`, of the same shape, on the same ratings, that train together.
         Each has its own start: the problem's arrays are (systems, rows, factors), on the device, and trained in place
-    **defines : in the place of those of the source that `defines` would choose
+    **defines : in the place of those of the source that `defines` would choose; `launched` has no say then
     """
 
     cg_steps, streams = 4, True
     _gathered = False  # whether what the next update of a side takes as fixed is there in half precision
 
     @classmethod
+    def launched(cls, hyper):
+        """What solves the rows of a model that trains alone: (source, kernel, definitions)."""
+        return cls.source, cls.entry, cls.defines(hyper)
+
+    @classmethod
+    def compile(cls, hyper):
+        source, entry, defines = cls.launched(hyper)
+        return backends.device(hyper.device).kernel(source, entry, **defines)
+
+    @classmethod
     def sources(cls, hyper, train):
-        found = [(cls.source, cls.defines(hyper))]
+        source, _, defines = cls.launched(hyper)
+        found = [(source, defines)]
         if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= FEWEST_SHORT:
             found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS]
         rest = (HALF_ROWS, {"FACTORS": hyper.columns}), (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases
@@ -174,8 +191,13 @@ class Gathering(KernelSolver):
         hyper, train, (user_factors, item_factors) = problem
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
+        if systems is not None:
+            defines |= {"BATCHED": 1}
+        if defines:
+            defines = self.defines(hyper) | defines
+        else:
+            self.source, self.entry, defines = self.launched(hyper)
         names = self.entry, *["gram"] * implicit
-        defines = self.defines(hyper) | ({} if systems is None else {"BATCHED": 1}) | defines
         self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = shape_of(device, self.source, **defines)
         self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
@@ -274,7 +296,11 @@ class Gathering(KernelSolver):
 
 
 class TensorCore(Gathering, ALSSolver):
-    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them."""
+    """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
+
+    Where `takes_warpgroups` says so, kernels/als/warpgroups.cu, which does the same, solves the rows of a model that
+    trains alone, unless definitions of tensor_core.cu are given.
+    """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
     versions: ClassVar = {"": Version("tensor cores", "black", "-D")}
@@ -288,6 +314,13 @@ class TensorCore(Gathering, ALSSolver):
         return {"FACTORS": hyper.columns, "IMPLICIT": int(implicit), "BATCHED": 0} | chosen
 
     @classmethod
+    def launched(cls, hyper):
+        facts = backends.device(hyper.device).facts
+        if takes_warpgroups(facts, hyper.columns, hyper.alpha is not None):
+            return WARPGROUPS, "warpgroups", {"FACTORS": hyper.columns, "WGMMA": 1}
+        return super().launched(hyper)
+
+    @classmethod
     def system_bytes(cls, hyper, train):
         """Memory that each of several `systems` takes on the device."""
         sizes, longest = (train.n_users, train.n_items), longest_segment(train.nnz)
@@ -299,4 +332,6 @@ class TensorCore(Gathering, ALSSolver):
         return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     def _parameters(self, rows, n_fixed):
+        if self.source == WARPGROUPS:
+            return self._steps
         return *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots

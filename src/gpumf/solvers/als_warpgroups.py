@@ -4,19 +4,20 @@ from typing import ClassVar
 
 from gpumf import backends
 from gpumf.solvers.als_base import ALSSolver
-from gpumf.solvers.als_tensor_core import Gathering, is_hopper
+from gpumf.solvers.als_tensor_core import WARPGROUPS, Gathering, is_hopper
 from gpumf.solvers.base import Version
 
 
 class WarpGroups(Gathering, ALSSolver):
     """kernels/als/warpgroups.cu: what `TensorCore` does, by warps that fetch and others that multiply and solve.
 
-    It is made for 129 to 256 factors, and runs with fewer. Rows with few ratings are left to short_rows.cu.
+    It is made for 129 to 256 factors, where `TensorCore` launches it too, and runs with fewer. Rows with few ratings
+    are left to short_rows.cu.
 
     longest, short : as of `Gathering`
     """
 
-    source, entry = "als/warpgroups.cu", "warpgroups"
+    source, entry = WARPGROUPS, "warpgroups"
     versions: ClassVar = {"": Version("tensor cores, warps apart", "magenta", "-.")}
     variants: ClassVar = {"FACTORS": range(1, 257), "WGMMA": [1]}
 
@@ -25,9 +26,14 @@ class WarpGroups(Gathering, ALSSolver):
         return {"FACTORS": hyper.columns, "WGMMA": 1}
 
     @classmethod
+    def runs_on(cls, device):
+        return device.name != "cuda" or is_hopper(device.facts)
+
+    @classmethod
     def check(cls, hyper):
-        facts = backends.device(hyper.device).facts
-        if hyper.device == "cuda" and not is_hopper(facts):
+        device = backends.device(hyper.device)
+        if not cls.runs_on(device):
+            facts = device.facts
             raise ValueError(
                 f"the solver 'warpgroups' runs on GPUs of compute capability 9.0 (Hopper), not on {facts['gpu']}, "
                 f"which has {facts['compute_capability']}; take solver='tensor_core'"

@@ -112,6 +112,11 @@ class Solver(ABC):
         """The kernel compiled for these hyperparameters, once; called before anything is timed."""
 
     @classmethod
+    def runs_on(cls, device):
+        """Whether a device of its kind, of `gpumf.backends.device`, has all instructions that it takes."""
+        return True
+
+    @classmethod
     def sources(cls, hyper, train):
         """What it compiles for a training set and is worth a start ahead: a list of (source, definitions)."""
         return []

@@ -134,6 +134,16 @@ def usable_devices():
     return {"cpu", "cuda"} if backends.available() else {"cpu"}
 
 
+def usable_solvers(model):
+    """The names of a model's solvers that are worth timing here, slowest first; see `usable_devices`."""
+    usable, found = usable_devices(), model.solver_classes().items()
+    return [
+        name
+        for name, one in found
+        if one.device in usable and (one.device == "cpu" or one.runs_on(backends.device(one.device)))
+    ]
+
+
 def kernels_unavailable():
     """Why kernels run neither on a GPU of this machine nor on its CPU, or None where they do."""
     return None if backends.available() else backends.why_unavailable("emulator")

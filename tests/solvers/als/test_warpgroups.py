@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from cases import HALF, als_case, als_tolerance
-from gpumf import ALS, ImplicitALS
+from gpumf import ALS, ImplicitALS, backends, load
+from gpumf.models import batch
 from gpumf.solvers import als_warpgroups
-from gpumf.solvers.als_tensor_core import is_hopper
+from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
+from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf.solvers.base import shape_of
-from support import ragged_ratings, random_factors, slow
+from gpumf_study.experiments import usable_solvers
+from support import kernels_on, ragged_ratings, random_factors, slow
 
 
 @pytest.fixture
@@ -55,7 +58,8 @@ def test_half_sweep_matches_the_reference(hopper, factors, weighted):
 @pytest.mark.parametrize("factors", [70, *slow(129, 200, 256)])
 def test_few_steps_go_as_far_as_those_of_tensor_core(hopper, factors):
     ratings = ragged_ratings(n_users=6, n_items=300, longest=200, seed=factors)
-    ours, theirs = (solved(solver, hopper, ratings, factors) for solver in ("warpgroups", "tensor_core"))
+    ours = solved("warpgroups", hopper, ratings, factors)
+    theirs = solved("tensor_core", hopper, ratings, factors, WGMMA=0, THROUGH_L1=1)
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3 * np.abs(theirs).max())
 
 
@@ -106,7 +110,7 @@ def test_it_says_what_it_does_not_run(host, monkeypatch):
         ALS(257, solver="warpgroups", device="emulator", biases=False)
     with pytest.raises(ValueError, match="ImplicitALS has no solver 'warpgroups'"):
         ImplicitALS(200, solver="warpgroups", device="emulator")
-    ampere = SimpleNamespace(facts={"gpu": "NVIDIA A100", "compute_capability": "8.0"})
+    ampere = SimpleNamespace(name="cuda", facts={"gpu": "NVIDIA A100", "compute_capability": "8.0"})
     monkeypatch.setattr(als_warpgroups.backends, "device", lambda name: ampere)
     with pytest.raises(ValueError, match=r"9\.0 \(Hopper\), not on NVIDIA A100, which has 8\.0; take solver='tensor"):
         als_warpgroups.WarpGroups.check(SimpleNamespace(device="cuda"))
@@ -114,5 +118,79 @@ def test_it_says_what_it_does_not_run(host, monkeypatch):
     als_warpgroups.WarpGroups.check(SimpleNamespace(device="cuda"))
 
 
-def test_it_is_not_the_default(host):
-    assert ALS(200, device="emulator", biases=False).solver == "tensor_core"
+@pytest.fixture
+def nine(host, monkeypatch):
+    """The emulator as a GPU of compute capability 9.0."""
+    monkeypatch.setitem(host.facts, "compute_capability", "9.0")
+    return host
+
+
+@pytest.mark.parametrize(
+    ("model", "factors", "options", "columns", "expected"),
+    [
+        (ALS, 128, {"biases": False}, 128, False),
+        (ALS, 129, {"biases": False}, 129, True),
+        (ALS, 127, {"biases": True}, 129, True),
+        (ALS, 256, {"biases": False}, 256, True),
+        (ImplicitALS, 256, {}, 256, False),
+    ],
+)
+def test_tensor_core_launches_it_where_it_takes_less_time(nine, model, factors, options, columns, expected):
+    hyper = model(factors, device="emulator", **options).hyperparameters
+    assert hyper.columns == columns
+    ours, train = TensorCore.launched(hyper), ragged_ratings(n_users=4, n_items=9, longest=5, seed=0)
+    assert (ours == WarpGroups.launched(hyper)) == expected
+    assert TensorCore.sources(hyper, train)[0] == (ours[0], ours[2])
+
+
+def test_no_other_gpu_launches_it(nine, monkeypatch):
+    hyper = ALS(256, device="emulator", biases=False).hyperparameters
+    for capability in ("8.0", "10.0", None):
+        monkeypatch.setitem(nine.facts, "compute_capability", capability)
+        assert TensorCore.launched(hyper)[:2] == ("als/tensor_core.cu", "tensor_core")
+
+
+@pytest.mark.parametrize("biases", [False, True, "damped"])
+def test_the_default_gives_its_bits(nine, biases):
+    ratings, learned = ragged_ratings(n_users=4, n_items=30, longest=20, seed=1), []
+    for solver, chunk in ((None, None), ("warpgroups", None), (None, 25)):
+        model = ALS(129, biases=biases, solver=solver, device="emulator", chunk=chunk).fit(ratings, 1)
+        learned.append(model.user_factors.tobytes() + model.item_factors.tobytes())
+        assert solver or model.solver == "tensor_core"
+    assert len(set(learned)) == 1 and np.isfinite(model.user_factors).all()
+
+
+def test_a_model_of_it_goes_on_elsewhere(nine, monkeypatch, tmp_path):
+    ratings = ragged_ratings(n_users=4, n_items=30, longest=20, seed=1)
+    ALS(129, biases=False, device="emulator").fit(ratings, 1).save(tmp_path / "model.npz")
+    launched = nine.launched.copy()
+    monkeypatch.setitem(nine.facts, "compute_capability", "8.0")
+    nine.launched.clear()
+    model = load(tmp_path / "model.npz", device="emulator").fit(ratings, 1, warm_start=True)
+    names, before = ({name for _, name, _ in of} for of in (nine.launched, launched))
+    assert "warpgroups" in before and "warpgroups" not in names and "tensor_core" in names
+    assert model.solver == "tensor_core" and np.isfinite(model.user_factors).all()
+
+
+def test_models_that_it_solves_train_one_after_another(nine):
+    ratings = ragged_ratings(n_users=4, n_items=30, longest=20, seed=1)
+    most = [
+        batch.most_alike(ALS(f, biases=False, device="emulator"), ratings, 1 << 30, wait=False) for f in (128, 129)
+    ]
+    assert most[0] > 1 and most[1] == 1
+
+
+def test_only_hopper_runs_it():
+    for name, capability, runs in (("cuda", "8.0", False), ("cuda", "9.0", True), ("emulator", None, True)):
+        device = SimpleNamespace(name=name, facts={"compute_capability": capability})
+        assert WarpGroups.runs_on(device) == runs and TensorCore.runs_on(device)
+
+
+def test_what_a_device_does_not_run_is_not_timed(monkeypatch):
+    monkeypatch.setattr(backends, "available", lambda: True)
+    for capability in ("8.0", "9.0"):
+        device = SimpleNamespace(name="cuda", facts={"compute_capability": capability})
+        monkeypatch.setattr(backends, "device", lambda name, device=device: device)
+        names = usable_solvers(ALS), kernels_on(ALS, "cuda")
+        assert all(("warpgroups" in of) == (capability == "9.0") and "tensor_core" in of for of in names)
+        assert "parallel" in names[0] and "parallel" not in names[1]

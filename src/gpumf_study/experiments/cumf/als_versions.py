@@ -13,7 +13,7 @@ from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_cumf import Cumf
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import _limits, load_ratings
+from gpumf_study.experiments import _limits, load_ratings, usable_solvers
 
 ALPHA = 2.0  # of implicit feedback
 PUBLISHED = {"regularization": 0.1, "alpha": ALPHA, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
@@ -60,8 +60,8 @@ def run(data, factors, implicit_factors, repeats):
 
 def _models(model, factors, device, **options):
     """Yield a model with each solver that takes so many factors."""
-    for solver, where in model.solvers().items():
-        if where == device and factors <= model.solver_classes()[solver].max_factors:
+    for solver in usable_solvers(model):
+        if model.solvers()[solver] == device and factors <= model.solver_classes()[solver].max_factors:
             yield model(factors, solver=solver, **options)
 
 

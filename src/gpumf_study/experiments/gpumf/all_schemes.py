@@ -13,7 +13,7 @@ from gpumf import ALS, RBM, SGD
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import _published, trained, usable_devices
+from gpumf_study.experiments import _published, trained, usable_solvers
 from gpumf_study.experiments.gpumf import _work, sgd_schemes
 
 MODELS = {"ALS": ALS, "SGD": SGD, "RBM": RBM}
@@ -55,12 +55,12 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     Return a DataFrame as of `sweep.sweep`, with x_source (the publication that the solver is from, or 'gpumf'),
     x_bytes and x_flops (of an epoch, counted: see `_work`; missing of the RBM)
     """
-    usable, seen = usable_devices(), set()
+    usable, seen = {kind: usable_solvers(model) for kind, model in MODELS.items()}, set()
 
     def models(train, repeat):
         for text in schemes:
             kind, solver = text.split()
-            if MODELS[kind].solvers()[solver] not in usable or (repeat and text in once):
+            if solver not in usable[kind] or (repeat and text in once):
                 continue
             arguments = parameters[kind] | {"hidden" if kind == "RBM" else "factors": factors, "solver": solver}
             model = MODELS[kind](**arguments, seed=repeat)

@@ -10,7 +10,7 @@ from gpumf import ALS
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import usable_devices
+from gpumf_study.experiments import usable_solvers
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 EXACT = "sequential"
@@ -25,13 +25,13 @@ def run(data, factors, epochs, parameters):
 
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
     """
-    usable, frames = usable_devices(), []
+    frames = []
     for name in data:
         arguments = chosen(parameters, name, "ALS")
 
         def models(train, repeat, arguments=arguments):
-            for solver, device in ALS.solvers().items():
-                if device in usable and factors <= ALS.solver_classes()[solver].max_factors:
+            for solver in usable_solvers(ALS):
+                if factors <= ALS.solver_classes()[solver].max_factors:
                     yield {}, ALS(factors, solver=solver, biases=False, clip=False, **arguments)
 
         frames.append(sweep.sweep(models, [name], epochs, repeats=1, held_out=0.2, metrics=("rmse", "mae")))

@@ -6,7 +6,7 @@ computer with what is stored of it; speed-ups to an error are in `speedups`.
 
 from gpumf import ALS, SGD
 from gpumf_study import sweep
-from gpumf_study.experiments import _published, usable_devices
+from gpumf_study.experiments import _published, usable_solvers
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
 FACTORS = 16
@@ -30,14 +30,13 @@ def run(data, als_epochs, sgd_epochs, repeats, parameters):
 
     parameters : dict, data set -> model -> arguments of the model, see `tuning`
     """
-    usable = usable_devices()
 
     def models(train, repeat):
         for model, epochs in ((ALS, als_epochs), (SGD, sgd_epochs)):
             arguments = chosen(parameters, train.name, model.__name__)
             columns = {f"x_{name}": value for name, value in arguments.items()} | {"epochs": epochs}
-            for solver, device in model.solvers().items():
-                if device in usable and (model is ALS or solver in SGD_SOLVERS):
+            for solver in usable_solvers(model):
+                if model is ALS or solver in SGD_SOLVERS:
                     yield columns, model(FACTORS, biases=False, clip=False, solver=solver, seed=repeat, **arguments)
 
     return sweep.sweep(models, data, als_epochs, repeats, held_out=0.2, metrics=("rmse", "mae"))
