@@ -11,8 +11,10 @@
 //   - Each stage has two barriers in shared memory (mbarrier). `full` completes when its copies have arrived, `empty`
 //     when the warps of the team have read it. Nobody waits for anybody else.
 //   - A fetching warp fills whole stages, every FETCHERS-th, with a lane for each rating. It knows the next 32
-//     segments, a lane each. It reads the ratings of its next stage before it waits for room, so that it waits for no
-//     load that it just started, and it has no fence, which would wait for all its loads: the team has it.
+//     segments, a lane each. It reads the ratings of its next two stages ahead of copies, behind which loads queue, so
+//     that it waits for no load that it just started. Addresses of several copies are in registers of their own: one
+//     that is computed where the last one was waits for its copy to start. It has no fence, which would wait for all
+//     its loads: the team has it.
 //   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
@@ -24,7 +26,7 @@
 //           2, group 1                ################
 //           3, group 0                       #########
 //
-// What is left: the solution, meanwhile nothing is multiplied. With 256 factors an address is spilled, read once a row.
+// What is left: the solution, meanwhile nothing is multiplied. With 256 factors three registers are spilled, read once a row.
 // The same bits in every run: no sum depends on who arrives first.
 // Measured (make gains): not recorded yet.
 #include "als/half_rows.cuh"
@@ -36,9 +38,10 @@ constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the t
 constexpr int TEAM = 1;                                              // the number of its barrier
 constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
 // Of a thread: what a fetching one does not need of its share goes to the team.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = 40;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS <= 248 ? 72 : 56;
 constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
 
+constexpr int AT_ONCE = FACTORS <= 248 ? 8 : 4;   // ratings whose copies a warp starts together
 constexpr int STAGE = 32;                         // ratings fetched together
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
@@ -89,12 +92,12 @@ struct Barriers {  // of a stage
     Barrier full, empty;
 };
 constexpr int ROOM = (227 << 10) - (int)sizeof(Solver) - 1024;
-constexpr int FITTING = ROOM / (int)(sizeof(Rows) + sizeof(Part) + sizeof(Barriers));
+constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
-static_assert(STAGES >= FETCHERS);
+static_assert(STAGES >= 2 * FETCHERS);
 struct Work {
     Rows rows[STAGES];
-    Part parts[STAGES];
+    Part parts[2][STAGES];  // in turn: a part is written before the one of its place is read for the last time
     Barriers barriers[STAGES];
     Solver solver;
 
@@ -159,44 +162,61 @@ struct Walk {
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
-    const char* const from = reinterpret_cast<const char*>(fixed) + lane * 16;  // the lane's chunk
-    Turn turn = {first, 1};
-    int column = 0;
-    float value = 0.0f;  // the rating of this lane
-    auto read_next = [&](int stages) {
+    // The lane's chunk, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
+    const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + lane * 16;
+    const char* const from = reinterpret_cast<const char*>(__shfl_sync(0xffffffffu, chunk, lane));
+    Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
+    int columns[2], lefts[2];              // of two stages, in turn
+    float ratings[2];
+    auto part_of = [&](const Turn& of) -> Part& { return work.parts[of.parity ^ 1][of.place]; };
+    auto read_next = [&](int slot, int stages) {
         for (int k = 0; k < stages; ++k) walk.advance();
-        column = (int)lane < walk.left ? indices[walk.begin + lane] : 0;
-        value = (int)lane < walk.left ? values[walk.begin + lane] : 0.0f;
+        const int left = lefts[slot] = walk.left;
+        columns[slot] = (int)lane < left ? indices[walk.begin + lane] : 0;
+        ratings[slot] = (int)lane < left ? values[walk.begin + lane] : 0.0f;
+        if (left >= 0 && lane == walk.current) part_of(ahead) = {walk.segment, walk.exponent, left};
+        ahead.advance(FETCHERS);
     };
-    for (read_next(first + 1); walk.left >= 0; read_next(FETCHERS)) {
+    auto fill = [&](int slot) {
         Barriers& barriers = work.barriers[turn.place];
         Rows& rows = work.rows[turn.place];
+        const int left = lefts[slot], column = columns[slot];
+        const float rating = ratings[slot];
         wait(barriers.empty, turn.parity);
-        // Rows t to t + 7, zeros after so many.
-        auto copy_8 = [&](int t, int left) {
-            int of_rows[8];
+        const int exponent = part_of(turn).exponent;
+        // Rows t to t + AT_ONCE - 1, zeros after so many.
+        auto copy_some = [&](int t, int left) {
+            const char* of_rows[AT_ONCE];
 #pragma unroll
-            for (int k = 0; k < 8; ++k) of_rows[k] = __shfl_sync(0xffffffffu, column, t + k);
+            for (int k = 0; k < AT_ONCE; ++k)
+                of_rows[k] = from + (unsigned)__shfl_sync(0xffffffffu, column, t + k) * (2ull * PADDED);
             if (lane >= CHUNKS) return;
 #pragma unroll
-            for (int k = 0; k < 8; ++k)
-                copy_async<false>(rows.chunk(t + k, lane), from + of_rows[k] * (long long)(2 * PADDED), k < left);
+            for (int k = 0; k < AT_ONCE; ++k) copy_async<false>(rows.chunk(t + k, lane), of_rows[k], k < left);
         };
-        if (walk.left >= STAGE) {
-#pragma unroll
-            for (int t = 0; t < STAGE; t += 8) copy_8(t, 8);
+        read_next(slot, FETCHERS);  // before copies, behind which loads would queue
+        if (left >= STAGE) {
+#pragma unroll 1
+            for (int t = 0; t < STAGE; t += AT_ONCE) copy_some(t, AT_ONCE);
         } else {
 #pragma unroll 1
-            for (int t = 0; t < (walk.left + 15) / 16 * 16; t += 8) copy_8(t, walk.left - t);  // to whole products
+            for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
         }
         arrive_after_copies(barriers.full);
-        const float right = value * power_of_two(__shfl_sync(0xffffffffu, walk.exponent, walk.current));
+        const float right = rating * power_of_two(exponent);
         const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
         *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
-        if (lane == walk.current) work.parts[turn.place] = {walk.segment, walk.exponent, walk.left};
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
         turn.advance(FETCHERS);
+    };
+    read_next(0, first + 1);
+    read_next(1, FETCHERS);
+    __syncwarp();
+    while (lefts[0] >= 0) {
+        fill(0);
+        if (lefts[1] < 0) break;
+        fill(1);
     }
     // PTX does not say that copies, and what arrives after them, outlive the thread that started them.
     copy_commit();
@@ -429,7 +449,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
         do {
             wait(work.barriers[turn.place].full, turn.parity);
             show_to_strips();
-            const Part& part = work.parts[turn.place];
+            const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
             multiply<group>(sums, work.rows[turn.place], min(left, STAGE));
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
