@@ -18,7 +18,7 @@
 //   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
-//   - A step of conjugate gradient has two barriers of the team, not three: each warp makes the direction for itself.
+//   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -26,7 +26,7 @@
 //           2, group 1                ################
 //           3, group 0                       #########
 //
-// What is left: the solution, meanwhile nothing is multiplied. With 256 factors three registers are spilled, read once a row.
+// What is left: the solution, meanwhile nothing is multiplied.
 // The same bits in every run: no sum depends on who arrives first.
 // Measured (make gains): not recorded yet.
 #include "als/half_rows.cuh"
@@ -38,10 +38,10 @@ constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the t
 constexpr int TEAM = 1;                                              // the number of its barrier
 constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
 // Of a thread: what a fetching one does not need of its share goes to the team.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS <= 248 ? 72 : 56;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = 72;
 constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
 
-constexpr int AT_ONCE = FACTORS <= 248 ? 8 : 4;   // ratings whose copies a warp starts together
+constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
 constexpr int STAGE = 32;                         // ratings fetched together
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
@@ -80,13 +80,17 @@ struct Part {  // what the team is told of a stage
     int exponent;  // of the power of two by which the row's ratings are multiplied
     int left;      // ratings from this stage on
 };
-struct Solver {
-    float right[WIDTH];
-    float residual[WIDTH];           // at first the solution to start from
-    float directions[WARPS][WIDTH];  // a copy for each warp
-    float parts[1 + WARPS][WIDTH];   // of A times the direction: of A's rows, and of their transposes by warp
-    float sums[2][WARPS];
+struct __align__(16) Solver {
+    float right[WIDTH];             // number i at place_of_number(i), as the next one
+    float vector[WIDTH];            // that A is multiplied by: at first the solution to start from, then residuals
+    float parts[1 + WARPS][WIDTH];  // of the product: of A's rows, and of their transposes by warp
+    float sums[2][WARPS], squares[WARPS];
     bool last;
+
+    // Four numbers of a tile of 16 that a lane multiplies its columns by come together.
+    __device__ static unsigned place_of_number(unsigned i) {
+        return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2;
+    }
 };
 struct Barriers {  // of a stage
     Barrier full, empty;
@@ -277,54 +281,58 @@ __device__ __forceinline__ void store_right(const Sums<group>& sums, Solver& sol
         const float(&right)[4] = sums[quad_of(group, strip) + (RIGHT - STRIP * strip) / 8];
         for (int h = 0; h < 2; ++h) {
             const unsigned row = me.row(strip) + 8 * h;
-            if (me.lane % 4 == 0) solver.right[row] = row < FACTORS ? right[2 * h] + right[2 * h + 1] : 0.0f;
+            if (me.lane % 4 == 0)
+                solver.right[Solver::place_of_number(row)] = row < FACTORS ? right[2 * h] + right[2 * h + 1] : 0.0f;
         }
     });
 }
 
-// to[column] = the sum over the warp's rows of 16 columns, of which a lane has four: two in each of two quads.
-__device__ __forceinline__ void sum_columns(const float (&x)[4], float* to, unsigned lane) {
-    const float first = exchange(x[0], x[2], lane, 16), second = exchange(x[1], x[3], lane, 16);
+// to[column] = the sum over the warp's rows of columns of one tile of 16 or two, of which a lane has four each.
+template <int tiles>
+__device__ __forceinline__ void sum_columns(const float (&x)[8], float* to, unsigned lane) {
+    const unsigned column = lane / 8 % 2 * 8 + lane % 4 * 2 + lane / 4 % 2;
+    float of_tile[4];  // of one; lanes without bit 16 have the first of two, the others the second
+#pragma unroll
+    for (int k = 0; k < 4; ++k) of_tile[k] = tiles == 2 ? exchange(x[k], x[4 + k], lane, 16) : x[k];
+    const float first = exchange(of_tile[0], of_tile[2], lane, 8), second = exchange(of_tile[1], of_tile[3], lane, 8);
     float sum = exchange(first, second, lane, 4);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 8);
-    if (lane / 8 % 2 == 0) to[lane / 16 * 8 + lane % 4 * 2 + lane / 4 % 2] = sum;
+    if (tiles == 1) sum += __shfl_xor_sync(0xffffffffu, sum, 16);
+    if (tiles == 2 || lane < 16) to[lane / 16 * 16 + column] = sum;
 }
 
-// solver.parts = the products of a group's strips, and of their transposes beyond the diagonal, with the direction p.
-// Returns the lane's part of p^T A p.
+// solver.parts = the products of a group's strips, and of their transposes beyond the diagonal, with a vector v, whose
+// numbers are at their place_of_number. Returns the lane's part of v^T A v.
 template <int group>
-__device__ __forceinline__ float multiply_vector(const Sums<group>& sums, Solver& solver, const float* direction,
+__device__ __forceinline__ float multiply_vector(const Sums<group>& sums, Solver& solver, const float* vector,
                                                  const Member& me) {
     float of_row[2][2], on_diagonal[2][2] = {}, beyond[2][2] = {};  // of a strip, by the lane's rows
     for_each_strip<group>([&](auto number) {
         constexpr int strip = decltype(number)::value;
-        for (int h = 0; h < 2; ++h) of_row[strip != group][h] = direction[me.row(strip) + 8 * h];
+        for (int h = 0; h < 2; ++h) of_row[strip != group][h] = vector[Solver::place_of_number(me.row(strip) + 8 * h)];
     });
-    // Two quads of columns at a time.
-    for_each<SOLVED_TILES - 4 * group>([&](auto tile) {
-        constexpr int first = STRIP * group + 16 * decltype(tile)::value, block = first / STRIP;
-        float by_column[4] = {};
-#pragma unroll
-        for (int q = 0; q < 2; ++q) {
-            const float2 of_column = *reinterpret_cast<const float2*>(&direction[first + q * 8 + me.lane % 4 * 2]);
+    // Two tiles of 16 columns at a time.
+    for_each<(SOLVED_TILES - 4 * group + 1) / 2>([&](auto pair) {
+        constexpr int begin = STRIP * group + 32 * decltype(pair)::value, block = begin / STRIP;
+        constexpr int tiles = 16 * SOLVED_TILES - begin > 16 ? 2 : 1;
+        float by_column[8] = {};
+        for_each<tiles>([&](auto tile) {
+            constexpr int t = decltype(tile)::value, first = begin + 16 * t;
+            const float4 four = *reinterpret_cast<const float4*>(&vector[first + me.lane % 4 * 4]);
+            const float of_column[4] = {four.x, four.y, four.z, four.w};
             for_each_strip<group>([&](auto number) {
                 constexpr int strip = decltype(number)::value, s = strip != group;
                 if constexpr (strip <= block) {
-                    const float(&entry)[4] = sums[quad_of(group, strip) + (first - STRIP * strip) / 8 + q];
 #pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-                        float& by_row = strip == block ? on_diagonal[s][h] : beyond[s][h];
-                        by_row += entry[2 * h] * of_column.x;
-                        by_row += entry[2 * h + 1] * of_column.y;
-                        if constexpr (strip < block) {
-                            by_column[2 * q] += entry[2 * h] * of_row[s][h];
-                            by_column[2 * q + 1] += entry[2 * h + 1] * of_row[s][h];
-                        }
+                    for (int k = 0; k < 8; ++k) {
+                        const float entry = sums[quad_of(group, strip) + (first - STRIP * strip) / 8 + k / 4][k % 4];
+                        const int h = k / 2 % 2, column = k / 4 * 2 + k % 2;
+                        (strip == block ? on_diagonal : beyond)[s][h] += entry * of_column[column];
+                        if constexpr (strip < block) by_column[4 * t + column] += entry * of_row[s][h];
                     }
                 }
             });
-        }
-        if constexpr (group < block) sum_columns(by_column, &solver.parts[1 + me.warp][first], me.lane);
+        });
+        if constexpr (group < block) sum_columns<tiles>(by_column, &solver.parts[1 + me.warp][begin], me.lane);
     });
     float square = 0.0f;
     for_each_strip<group>([&](auto number) {
@@ -347,11 +355,17 @@ __device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
     return sum;
 }
 
-// A sum over the team, the same bits on every thread: give_sum, a barrier, take_sum.
+// Sums over the team, the same bits on every thread: give_sum or give_sums, a barrier, take_sum.
 __device__ __forceinline__ void give_sum(float x, float (&sums)[WARPS], const Member& me) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
     if (me.lane == 0) sums[me.warp] = x;
+}
+__device__ __forceinline__ void give_sums(float first, float second, float (&sums)[2][WARPS], const Member& me) {
+    float x = exchange(first, second, me.lane, 16);
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+    if (me.lane % 16 == 0) sums[me.lane / 16][me.warp] = x;
 }
 __device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
     float x = 0.0f;
@@ -360,59 +374,58 @@ __device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
     return x;
 }
 
-// Conjugate gradient from x; thread i has x_i and returns it. All vectors are zero beyond the factors.
+// Conjugate gradient from x; thread i has number i of all vectors and returns x_i. They are zero beyond the factors.
+//
+// Chronopoulos and Gear 1989: A is multiplied by the residual, not by the direction, whose product follows as the
+// direction does. So both sums of a step go through one barrier, and the direction is in registers alone.
 template <int group>
 __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, const Member& me, float x, float ridge,
                                        int steps, float tolerance) {
-    const unsigned i = me.thread;
-    float* const direction = solver.directions[me.warp];
+    const unsigned i = me.thread, place = Solver::place_of_number(i);
     store_right<group>(sums, solver, me);
-    if (i < WIDTH) solver.residual[i] = x;
+    if (i < WIDTH) solver.vector[place] = x;
     // The first product is A x, for the residual; each later one is a step.
-    float residual = 0.0f, square = 0.0f, whole = 0.0f;
+    float vector = x, right = 0.0f, whole = 0.0f, enough = 0.0f;
+    float direction = 0.0f, of_direction = 0.0f, square = 0.0f, curved = 0.0f;  // p, A p, r^T r, p^T A p
     for (int step = 0;; ++step) {
         Member::sync();
-        const float* from = solver.residual;
-        float beta = 0.0f;
-        if (step > 0) {
-            const float old = square;
-            square = take_sum(solver.sums[1]);
-            beta = square / old;  // from the second step on
-            if (step == 1 && !(square <= whole)) {  // start from zero; a right side of zero ends here
+        const float* from = solver.vector;
+        if (step == 0) {
+            right = i < FACTORS ? solver.right[place] : 0.0f;
+        } else if (step == 1) {
+            square = take_sum(solver.squares);
+            if (!(square <= whole)) {  // start from zero; a right side of zero ends here
                 x = 0.0f;
-                residual = i < FACTORS ? solver.right[i] : 0.0f;
+                vector = right;
                 square = whole;
                 from = solver.right;
             }
-            if (square <= tolerance * tolerance * whole) break;
+            enough = tolerance * tolerance * whole;
+            if (square <= enough) break;
         }
-#pragma unroll
-        for (unsigned k = 2 * me.lane; k < WIDTH; k += STRIP) {
-            float2 two = *reinterpret_cast<const float2*>(&from[k]);
-            float2& before = *reinterpret_cast<float2*>(&direction[k]);
-            if (step > 1) two.x += beta * before.x, two.y += beta * before.y;
-            before = two;
-        }
-        __syncwarp();
-        float product = multiply_vector<group>(sums, solver, direction, me);
-        const float p = i < FACTORS ? direction[i] : 0.0f, b = i < FACTORS ? solver.right[i] : 0.0f;
-        product += ridge * p * p;
-        give_sum(step == 0 ? b * b : product, solver.sums[0], me);
+        const float of_vector = multiply_vector<group>(sums, solver, from, me) + ridge * vector * vector;
+        const float length = step == 0 ? right : vector;
+        give_sums(length * length, of_vector, solver.sums, me);
         Member::sync();
-        const float q = ridge * p + (i < FACTORS ? sum_parts(solver, i) : 0.0f);
-        product = take_sum(solver.sums[0]);
+        const float product = ridge * vector + (i < FACTORS ? sum_parts(solver, i) : 0.0f);
         if (step == 0) {
-            residual = b - q;
-            whole = product;
+            whole = take_sum(solver.sums[0]);
+            vector = right - product;
+            give_sum(vector * vector, solver.squares, me);
         } else {
-            if (!(product > 1e-37f)) break;
-            const float alpha = square / product;
-            x += alpha * p;
-            residual -= alpha * q;
+            const float old = square;
+            square = take_sum(solver.sums[0]);
+            const float beta = step == 1 ? 0.0f : square / old;
+            curved = take_sum(solver.sums[1]) - beta * beta * curved;
+            if (square <= enough || !(curved > 1e-37f)) break;
+            const float alpha = square / curved;
+            direction = vector + beta * direction;
+            of_direction = product + beta * of_direction;
+            x += alpha * direction;
             if (step == steps) break;
+            vector -= alpha * of_direction;
         }
-        if (i < WIDTH) solver.residual[i] = residual;
-        give_sum(residual * residual, solver.sums[1], me);
+        if (i < WIDTH) solver.vector[place] = vector;
     }
     return x;
 }

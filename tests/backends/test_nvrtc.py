@@ -114,10 +114,9 @@ def test_draws_on_tensor_cores_spill_nothing(factors):
 
 
 @pytest.mark.parametrize("factors", [200, 256, *slow(1, 129, 192, 193, 248, 249, 255)])
-def test_warpgroups_spill_nothing_but_three_registers(factors):
+def test_warpgroups_spill_nothing(factors):
     kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, WGMMA=1))
-    spilled = spilling(kernels)
-    assert (spilled.spill_store_bytes <= 12).all() and (factors == 256 or spilled.empty)
+    assert spilling(kernels).empty
     assert kernels.registers.max() == 168, "of 384 threads, before they share otherwise"
 
 
