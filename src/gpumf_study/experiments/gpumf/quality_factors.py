@@ -7,7 +7,7 @@ pairs that are held out.
 from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import quality_benchmarks
 
-_GRID = {"regularization": [0.002, 0.003, 0.004], "unobserved_weight": [0.01, 0.02]}
+_GRID = {"regularization": [0.003, 0.004, 0.005, 0.006], "unobserved_weight": [0.005, 0.01, 0.02]}
 PROFILES = {
     "full": {"data": "gowalla", "factors": [256, 1024, 2048, 8192],
              "grid": {"factors": 1024, **_GRID, "epochs": [4, 6, 8]}, "repeats": 3},
