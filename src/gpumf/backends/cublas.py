@@ -1,8 +1,8 @@
 """Products and triangular systems of float32 matrices in C order, as `backends.blas`, by cuBLAS and cuSOLVER.
 
-Products round their operands to TF32, of 10 bits behind the leading one; sums and factors are FP32, and so are
-triangular systems of few columns. To these libraries, which count columns first, an array in C order is its transpose,
-and an upper triangle a lower one.
+Products round their operands to TF32, of 10 bits behind the leading one; sums, factors and triangular systems of few
+columns are FP32. To these libraries, which count columns first, an array in C order is its transpose, and an upper
+triangle a lower one.
 """
 
 import cupy
