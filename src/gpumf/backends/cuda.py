@@ -214,23 +214,38 @@ class CudaDevice(Recorder):
         except cupy.cuda.memory.OutOfMemoryError as error:
             raise out_of_memory("an array", asked, self.free_bytes()) from error
 
-    def to_numpy(self, array, dtype=None, out=None):
+    def mark(self):
+        """What `to_numpy` waits for to copy what is launched up to now, and not for what is launched later."""
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record()
+        return event
+
+    @cached_property
+    def _copies(self):
+        """The stream of copies that do not wait for kernels launched after what they copy."""
+        return cupy.cuda.Stream(non_blocking=True)
+
+    def to_numpy(self, array, dtype=None, out=None, after=None):
         """A copy of a device array on the host, of another dtype if one is given; waits for what writes it.
 
         out : NumPy array of its shape in C's order, which is overwritten and returned
+        after : a `mark` after what writes it; by default all that was launched
         """
         result = np.empty(array.shape, array.dtype if dtype is None else dtype) if out is None else out
-        there = isinstance(array, cupy.ndarray)
+        there, stream = isinstance(array, cupy.ndarray), None
+        if after is not None:
+            stream = self._copies
+            stream.wait_event(after)
         if there and 0 < array.nbytes < _STAGED and array.dtype == result.dtype:
-            return array.get(out=result)
+            return array.get(stream=stream, out=result)
         if not there or array.nbytes < _STAGED:
-            result[...] = cupy.asnumpy(array)
+            result[...] = cupy.asnumpy(array, stream=stream)
             return result
         source = cupy.ascontiguousarray(array).reshape(-1)
         bounds, here = _stages(source), result.reshape(-1)
         pinned = cupyx.empty_pinned(bounds[1], array.dtype)
         for begin, end in pairwise(bounds):
-            streaming.copy(here[begin:end], source[begin:end].get(out=pinned[: end - begin]))
+            streaming.copy(here[begin:end], source[begin:end].get(stream=stream, out=pinned[: end - begin]))
         return result
 
     @staticmethod

@@ -168,10 +168,17 @@ class InBatches(ABC):
     _batch: int  # users ranked at a time, which bounds the memory
 
     def top_items(self, users, k):
-        found = [self._top_items(self._array(chosen), k) for _, chosen in self._batches(users)]
-        # New memory is what takes the time here: items become wider as they are copied.
-        copied = [(self._to_numpy(items, np.int64), self._to_numpy(scores)) for items, scores in found]
-        return tuple(parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*copied, strict=True))
+        # New memory is what takes the time here: each list is copied to its place, and items become wider on the way.
+        result = np.empty((len(users), k), np.int64), np.empty((len(users), k), np.float32)
+        found = [(batch, *self._launched(chosen, k)) for batch, chosen in self._batches(users)]
+        for batch, lists, done in found:
+            for array, part in zip(result, lists, strict=True):
+                self._to_numpy(part, out=array[batch], after=done)
+        return result
+
+    def _launched(self, users, k):
+        """(items, scores) of a batch, where they are made, and what to wait for before they are read."""
+        return self._top_items(self._array(users), k), None
 
     def metrics(self, test, users, k):
         result = np.empty((len(users), len(METRICS)))
@@ -205,7 +212,13 @@ class ScoresRanking(InBatches):
     """
 
     _array = staticmethod(lambda values: values)
-    _to_numpy = staticmethod(lambda values, dtype=None: values.astype(dtype or values.dtype, copy=False))
+
+    @staticmethod
+    def _to_numpy(values, out=None, after=None):
+        if out is None:
+            return values
+        out[...] = values
+        return out
 
     def __init__(self, shape, candidates, seen, cells=1 << 24):
         self._candidates, self._seen = candidates, _rows(seen, shape[0])
@@ -280,6 +293,10 @@ class LaunchedRanking(InBatches):
             "n_items": len(candidates),
         }
 
+    def _launched(self, users, k):
+        found = super()._launched(users, k)[0]
+        return found, self._device.mark()
+
     def list_of(self, user, k):
         """(items, scores) of one user, whose position is int32 (1,) on the device: int64 and float32 (<= k,)."""
         items, scores = (self._to_numpy(found)[0] for found in self._top_items(user, k))
@@ -333,7 +350,7 @@ class KernelRanking(LaunchedRanking):
     item_factors : as of `InBatches`, or `ItemColumns` of them
     """
 
-    _batch = 1 << 19
+    _batch = 1 << 16  # lists of some are copied to the host while those of others are made
 
     def __init__(self, user_factors, item_factors, candidates, seen, device):
         device = backends.device(device)
