@@ -81,7 +81,8 @@ def test_ratings_keep_the_digits_that_a_half_does_not_hold(launcher, solver):
     trainer = ALS(3, 0.01, solver=solver, device=launcher.name, biases=False).make_solver(ratings, *start)
     trainer.solve_users()
     solved = to_numpy(launcher.name, *trainer.factors())[0]
-    np.testing.assert_allclose(solved, reference.als_update(ratings.by_user, start[1], 0.01, True), rtol=1e-4)
+    expected = reference.als_update(ratings.by_user, start[1], 0.01, True)
+    np.testing.assert_allclose(solved, expected, rtol=1e-4, atol=3e-5)  # halves alone are off by 1e-3
 
 
 def test_a_stage_that_the_threads_copies_do_not_divide(launcher):
