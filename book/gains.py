@@ -30,7 +30,8 @@ VERSIONS = [
     ("als/cumf/cg.cu", "A_HALF=1", "A_HALF=0", "A in FP16: half the bytes"),
     ("als/tensor_core.cu", "cumf_cg_fp16", None, "hermitian.cu and cg.cu, A in FP16 through global memory"),
     ("als/tensor_core.cu", "tensor_core", "cumf_cg_fp16", "tensor cores, and the solve where A is"),
-    ("als/warpgroups.cu", "warpgroups", "tensor_core", "warps that fetch apart from those that multiply and solve"),
+    ("als/warpgroups.cu", "tensor_core, wgmma", None, "tensor_core.cu with Hopper's own products"),
+    ("als/warpgroups.cu", "warpgroups", "tensor_core, wgmma", "warps that fetch apart from those that solve"),
     ("als/preconditioned_cg.cu", "preconditioned_cg", None, "many factors: products of matrices for all rows"),
     ("sgd/gpusgd.cu", "gpusgd", None, "a thread an update, conflict-free blocks"),
     ("sgd/newgpusgd.cu", "newgpusgd", "gpusgd", "a thread a factor, coalesced"),
@@ -51,7 +52,7 @@ VERSIONS = [
     ("rbm/fast.cu", "fast (RBM)", "thesis", "all levels at once, three launches a batch"),
 ]
 
-RESULTS = "als_versions", "sgd_netflix", "rbm_speed"
+RESULTS = "als_versions", "als_ladder", "sgd_netflix", "rbm_speed"
 
 _MEASURED = re.compile(r"// Measured \(make gains\).*\n(?://  .*\n)*")  # in a header
 
@@ -79,9 +80,13 @@ def measured():
     of_thesis = als[(als.data == "douban-synthetic") & (als.factors == 16) & als.solver.str.startswith("thesis")]
     found |= _medians(of_thesis[of_thesis.x_step == "iteration"], "Douban (synthetic), 16 factors, an iteration")
     netflix = als[(als.data == "netflix-synthetic") & (als.factors == 100) & (als.model == "ALS")]
-    names = ["wmma_simple", "cumf_cg_fp16", "tensor_core", "warpgroups"]
+    names = ["wmma_simple", "cumf_cg_fp16", "tensor_core"]
     fused = netflix[(netflix.x_step == "iteration") & netflix.solver.isin(names)]
     found |= _medians(fused, "Netflix (synthetic), 100 factors, an iteration")
+    ladder = results.load("als_ladder").frame
+    ladder = ladder[(ladder.model == "ALS") & (ladder.factors == 200) & (ladder.x_step == "iteration")]
+    ladder = ladder.assign(solver=ladder.variant.map({"wgmma": "tensor_core, wgmma", "fetching warps": "warpgroups"}))
+    found |= _medians(ladder, "Netflix (synthetic), 200 factors, an iteration", "als_ladder")
     hermitians = netflix[(netflix.solver == "cumf_cholesky") & netflix.x_step.str.endswith("get_hermitian")]
     loads = {load: f"LOAD={k}" for k, load in enumerate(als_versions.LOADS)}
     found |= _medians(
