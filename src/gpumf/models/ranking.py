@@ -41,11 +41,11 @@ class ByUser(Ranking):
     """One ranking for some users, another one for the others; each is constructed when it is first wanted.
 
     first : bool (n_users,), who belongs to the first one
-    *makers : functions without arguments that return a Ranking
+    make, make_others : functions without arguments that return a Ranking; the first one knows all users
     """
 
-    def __init__(self, first, *makers):
-        self._first, self._makers = first, makers
+    def __init__(self, first, make, make_others):
+        self._first, self._makers = first, (make, make_others)
 
     def top_items(self, users, k):
         return self._joined(lambda ranking, chosen: ranking.top_items(chosen, k), users)
@@ -55,18 +55,18 @@ class ByUser(Ranking):
         return result
 
     def _joined(self, ask, users):
-        """The arrays that `ask(ranking, its users)` gives, in the order of all users."""
-        first, joined = self._first[users], []
-        halves = list(zip(self._makers, (first, ~first), strict=True))
-        for make, mask in halves:
-            if mask.all():
-                return ask(make(), users)
-        for make, mask in halves:
-            found = ask(make(), users[mask])
-            joined = joined or [np.empty((len(users), *array.shape[1:]), array.dtype) for array in found]
-            for array, rows in zip(joined, found, strict=True):
-                array[mask] = rows
-        return joined
+        """The arrays that `ask(ranking, its users)` gives, in the order of all users.
+
+        The first ranking makes lists for all: to put two parts together takes longer than a few lists too many.
+        """
+        (make, make_others), first = self._makers, self._first[users]
+        if len(users) and not first.any():
+            return ask(make_others(), users)
+        found = ask(make(), users)
+        if not first.all():
+            for array, rows in zip(found, ask(make_others(), users[~first]), strict=True):
+                array[~first] = rows
+        return found
 
 
 class Limits(NamedTuple):
