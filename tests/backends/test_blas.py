@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from gpumf import backends
-
 
 @pytest.fixture
-def given(host):
+def given(launcher):
     """(device, its arrays and float64's): rows, and a positive definite matrix as wide as several blocks."""
-    device, rng, width = backends.device(host.name), np.random.default_rng(5), 1_300
+    device, rng, width = launcher, np.random.default_rng(5), 1_300
     rows = rng.standard_normal((1_400, width)).astype(np.float32)
     matrix = rows.T @ rows / len(rows) + np.eye(width, dtype=np.float32)
     return device, device.array(rows), device.array(matrix), rows.astype(np.float64), matrix.astype(np.float64)

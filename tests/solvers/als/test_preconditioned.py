@@ -33,36 +33,36 @@ def case_of(device, factors, parts=None, **options):
 @pytest.mark.parametrize("factors", [7, 40, *slow(300)])
 @pytest.mark.parametrize("options", [{}, GIVEN])
 @pytest.mark.parametrize("one_chunk", [2048, 8])
-def test_it_has_the_solution_of_float64(host, factors, options, one_chunk, monkeypatch):
+def test_it_has_the_solution_of_float64(launcher, factors, options, one_chunk, monkeypatch):
     """With eight factors a thread and with sixteen; a user without ratings or preferences gets zeros."""
     monkeypatch.setattr(als_preconditioned, "_ONE_CHUNK", one_chunk)
-    case = case_of(host.name, factors, cg_steps=40, **options)
+    case = case_of(launcher.name, factors, cg_steps=40, **options)
     learned = case.run(HALF)
     case.assert_close(2e-3, HALF, learned, floor=1e-3)
     assert not learned[0][0].any() and not learned[0][2].any()
     case.assert_close(5e-3, 1, floor=1e-3)
 
 
-def test_parts_of_rows_and_chunks_of_them_change_nothing_but_rounding(host):
+def test_parts_of_rows_and_chunks_of_them_change_nothing_but_rounding(launcher):
     whole, parts = (
-        np.concatenate(case_of(host.name, 40, given, cg_steps=4).run(1))
+        np.concatenate(case_of(launcher.name, 40, given, cg_steps=4).run(1))
         for given in ({}, {"longest": 16, "floats": 400})
     )
     assert np.allclose(parts, whole, rtol=1e-3, atol=1e-3)
 
 
-def test_few_steps_reach_the_solution_and_small_residuals_end_a_row(host):
+def test_few_steps_reach_the_solution_and_small_residuals_end_a_row(launcher):
     """From random factors, where most is to be done."""
-    solution = case_of(host.name, 40, cg_steps=40).run(HALF)[0]
+    solution = case_of(launcher.name, 40, cg_steps=40).run(HALF)[0]
 
     def distance(**options):
-        return np.linalg.norm(case_of(host.name, 40, **options).run(HALF)[0] - solution) / np.linalg.norm(solution)
+        return np.linalg.norm(case_of(launcher.name, 40, **options).run(HALF)[0] - solution) / np.linalg.norm(solution)
 
     assert distance(cg_steps=20, cg_tolerance=0.0) < 1e-4 < 1 < distance(cg_steps=4)
     assert 0.1 < distance(cg_steps=20, cg_tolerance=0.3) < distance(cg_steps=4)
 
 
-def test_more_factors_than_rows_of_the_other_side_and_hardly_a_ridge(host):
+def test_more_factors_than_rows_of_the_other_side_and_hardly_a_ridge(launcher):
     """Half precision errs most in directions that no row of the fixed side has: predictions stay the same."""
     cells = np.random.default_rng(0).permutation(320)[:150]
     ratings = Ratings(cells // 16, cells % 16, np.ones(150), 20, 16)
@@ -72,11 +72,11 @@ def test_more_factors_than_rows_of_the_other_side_and_hardly_a_ridge(host):
         users, items = np.float64(model.user_factors), np.float64(model.item_factors)
         return users, items, users @ items.T
 
-    exact, found = learned("dense", "cpu"), learned("preconditioned_cg", host.name, cg_steps=40)
+    exact, found = learned("dense", "cpu"), learned("preconditioned_cg", launcher.name, cg_steps=40)
     users, items, products = (np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(found, exact, strict=True))
     assert max(users, items) < 0.02 and products < 1e-3
 
 
-def test_it_is_the_default_of_many_factors(host):
-    model = ImplicitALS(400, 0.1, device=host.name).fit(disliking(), 1)
+def test_it_is_the_default_of_many_factors(launcher):
+    model = ImplicitALS(400, 0.1, device=launcher.name).fit(disliking(), 1)
     assert model.solver == "preconditioned_cg" and np.isfinite(model.user_factors).all()
