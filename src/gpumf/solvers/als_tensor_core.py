@@ -19,7 +19,7 @@ from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
-_SHORT_LIMITS = 32, 64, 128  # ratings of rows that it solves, compiled side by side
+_SHORT_LIMITS = 32, 64, 128, 192  # ratings of rows that it solves, compiled side by side
 WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
@@ -75,8 +75,8 @@ def of_device(facts, factors, implicit):
 
 
 def _max_short(factors):
-    """Ratings of a row up to which short_rows.cu takes less time than tensor_core.cu."""
-    return 128 if factors > 64 else 0
+    """Ratings of a row up to which short_rows.cu takes less time than the kernel that forms matrices."""
+    return 192 if factors > 224 else 128 if factors > 64 else 0
 
 
 class _Short:
@@ -182,8 +182,9 @@ class Gathering(KernelSolver):
     def sources(cls, hyper, train):
         source, _, defines = cls.launched(hyper)
         found = [(source, defines)]
-        if hyper.alpha is None and _max_short(hyper.columns) and max(train.n_users, train.n_items) >= FEWEST_SHORT:
-            found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS]
+        if hyper.alpha is None and max(train.n_users, train.n_items) >= FEWEST_SHORT:
+            most = _max_short(hyper.columns)
+            found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS if n <= most]
         rest = (HALF_ROWS, {"FACTORS": hyper.columns}), (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases
         return [*found, *rest]
 

@@ -13,8 +13,8 @@ from support import ragged_ratings, random_factors, slow
 
 @pytest.fixture
 def short(monkeypatch):
-    """All rows with up to 128 ratings are short, however few there are."""
-    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
+    """All rows with up to 192 ratings are short, however few there are."""
+    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 192)
     monkeypatch.setattr(als_tensor_core, "FEWEST_SHORT", 0)
 
 
@@ -45,9 +45,9 @@ def test_an_epoch_and_one_more(launcher, short):
 
 @pytest.mark.parametrize("factors", [20, 100])
 def test_few_steps_go_as_far_as_those_with_the_matrix(host, factors):
-    ratings = ragged_ratings(n_users=12, n_items=150, longest=130, seed=3)
-    (users, launches), (with_matrix, whole) = (solved(ratings, factors, short=most) for most in (128, 0))
-    assert launches == {32, 64, 128, None} and whole == {None}
+    ratings = ragged_ratings(n_users=12, n_items=220, longest=200, seed=3)
+    (users, launches), (with_matrix, whole) = (solved(ratings, factors, short=most) for most in (192, 0))
+    assert launches == {32, 64, 128, 192, None} and whole == {None}
     np.testing.assert_allclose(users, with_matrix, rtol=1e-3, atol=1e-3 * np.abs(with_matrix).max())
 
 
