@@ -12,9 +12,9 @@
 //     when the warps of the team have read it. Nobody waits for anybody else.
 //   - A fetching warp fills whole stages, every FETCHERS-th, with a lane for each rating. It knows the next 32
 //     segments, a lane each. It reads the ratings of its next two stages ahead of copies, behind which loads queue, so
-//     that it waits for no load that it just started. Addresses of several copies are in registers of their own: one
-//     that is computed where the last one was waits for its copy to start. It has no fence, which would wait for all
-//     its loads: the team has it.
+//     that it waits for no load that it just started. Up to 224 factors addresses of several copies are in registers of
+//     their own: one that is computed where the last one was waits for its copy to start. It has no fence, which would
+//     wait for all its loads: the team has it.
 //   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
@@ -40,8 +40,9 @@ constexpr int FETCHERS = 4;                                          // warps
 constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the team
 constexpr int TEAM = 1;                                              // the number of its barrier
 constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
-// Of a thread: what a fetching one does not need of its share goes to the team.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = 72;
+// Of a thread: what a fetching one does not need of its share goes to the team. Where the team lacks registers, its
+// solution waits for one load after another.
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 224 ? 40 : 72;
 constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
 
 constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
@@ -87,7 +88,7 @@ struct __align__(16) Solver {
     float right[WIDTH];             // number i at place_of_number(i), as the next one
     float vector[WIDTH];            // that A is multiplied by: at first the solution to start from, then residuals
     float parts[1 + WARPS][WIDTH];  // of the product: of A's rows, and of their transposes by warp
-    float sums[2][WARPS], squares[WARPS];
+    float sums[2][WARPS], squares[2][WARPS];
     bool last;
 
     // Four numbers of a tile of 16 that a lane multiplies its columns by come together.
@@ -249,29 +250,30 @@ __device__ __forceinline__ void for_each_strip(Use use) {
     });
 }
 
-// sums += the products of a stage's ratings, the first `here`; goes on behind the call.
+// sums += the products of a stage's ratings, the first `here`; of a segment's first stage sums = these, without ratings
+// as they were. Goes on behind the call.
 template <int group>
-__device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here) {
-    auto multiply_16 = [&](int k) {
+__device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here, bool first) {
+    auto multiply_16 = [&](int k, bool add) {
         for_each_strip<group>([&](auto number) {
             constexpr int strip = decltype(number)::value, quad = quad_of(group, strip), width = width_of(strip);
             constexpr int columns = width < MOST_COLUMNS ? width : MOST_COLUMNS;
             const StripOperand left = {rows.blocks[strip][k], (int)sizeof rows.blocks[0]};
             const StripOperand last = {rows.blocks[BLOCKS - 1][k], 0};
-            multiply_strip<columns, quad>(sums, left, left);
-            if constexpr (width > columns) multiply_strip<width - columns, quad + columns / 8>(sums, left, last);
+            multiply_strip<columns, quad>(sums, left, left, add);
+            if constexpr (width > columns) multiply_strip<width - columns, quad + columns / 8>(sums, left, last, add);
         });
     };
     static_assert(STAGE == 32);
     // Each case commits for itself: behind both, the compiler would wait for what should go on.
     if (here > 16) {
         strips_begin();
-        multiply_16(0);
-        multiply_16(16);
+        multiply_16(0, !first);
+        multiply_16(16, true);
         strips_commit();
     } else if (here > 0) {
         strips_begin();
-        multiply_16(0);
+        multiply_16(0, !first);
         strips_commit();
     }
 }
@@ -348,14 +350,17 @@ __device__ __forceinline__ float multiply_vector(const Sums<group>& sums, Solver
     return square;
 }
 
-// The product that multiply_vector left in parts, number i.
+// The product that multiply_vector left in parts, number i. Parts of columns up to the diagonal stay zero.
 __device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
-    float sum = solver.parts[0][i];
-    for (unsigned group = 0; group < GROUPS; ++group)
-        if (i / STRIP > group)
+    float sums[GROUPS];
 #pragma unroll
-            for (int w = 0; w < 4; ++w) sum += solver.parts[1 + 4 * group + w][i];
-    return sum;
+    for (int group = 0; group < GROUPS; ++group) {
+        float parts[4];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) parts[w] = solver.parts[1 + 4 * group + w][i];
+        sums[group] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    }
+    return solver.parts[0][i] + (sums[0] + sums[1]);
 }
 
 // Sums over the team, the same bits on every thread: give_sum or give_sums, a barrier, take_sum.
@@ -371,16 +376,16 @@ __device__ __forceinline__ void give_sums(float first, float second, float (&sum
     if (me.lane % 16 == 0) sums[me.lane / 16][me.warp] = x;
 }
 __device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
-    float x = 0.0f;
-#pragma unroll
-    for (int w = 0; w < WARPS; ++w) x += sums[w];
-    return x;
+    static_assert(WARPS == 8);
+    const float4 some = *reinterpret_cast<const float4*>(&sums[0]), others = *reinterpret_cast<const float4*>(&sums[4]);
+    return ((some.x + some.y) + (some.z + some.w)) + ((others.x + others.y) + (others.z + others.w));
 }
 
 // Conjugate gradient from x; thread i has number i of all vectors and returns x_i. They are zero beyond the factors.
 //
 // Chronopoulos and Gear 1989: A is multiplied by the residual, not by the direction, whose product follows as the
-// direction does. So both sums of a step go through one barrier, and the direction is in registers alone.
+// direction does. So both sums of a step go through one barrier, and the direction is in registers alone. Behind that
+// barrier all wait for what each computes: sums in pairs, and quotients without the slow cases of IEEE 754.
 template <int group>
 __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, const Member& me, float x, float ridge,
                                        int steps, float tolerance) {
@@ -388,40 +393,39 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     store_right<group>(sums, solver, me);
     if (i < WIDTH) solver.vector[place] = x;
     // The first product is A x, for the residual; each later one is a step.
-    float vector = x, right = 0.0f, whole = 0.0f, enough = 0.0f;
-    float direction = 0.0f, of_direction = 0.0f, square = 0.0f, curved = 0.0f;  // p, A p, r^T r, p^T A p
+    float vector = x, enough = 0.0f;
+    float direction = 0.0f, of_direction = 0.0f, curved = 0.0f, inverse = 0.0f;  // p, A p, p^T A p, 1 / r^T r
     for (int step = 0;; ++step) {
         Member::sync();
         const float* from = solver.vector;
-        if (step == 0) {
-            right = i < FACTORS ? solver.right[place] : 0.0f;
-        } else if (step == 1) {
-            square = take_sum(solver.squares);
-            if (!(square <= whole)) {  // start from zero; a right side of zero ends here
-                x = 0.0f;
-                vector = right;
-                square = whole;
-                from = solver.right;
-            }
+        if (step == 1) {
+            const float whole = take_sum(solver.squares[0]);
+            float square = take_sum(solver.squares[1]);
+            const bool from_zero = !(square <= whole);
+            if (from_zero) x = 0.0f, square = whole;  // a right side of zero ends here
             enough = tolerance * tolerance * whole;
             if (square <= enough) break;
+            if (from_zero) {
+                vector = i < FACTORS ? solver.right[place] : 0.0f;
+                from = solver.right;
+            }
         }
         const float of_vector = multiply_vector<group>(sums, solver, from, me) + ridge * vector * vector;
-        const float length = step == 0 ? right : vector;
-        give_sums(length * length, of_vector, solver.sums, me);
+        give_sums(vector * vector, of_vector, solver.sums, me);
         Member::sync();
-        const float product = ridge * vector + (i < FACTORS ? sum_parts(solver, i) : 0.0f);
+        const float sum = sum_parts(solver, i < WIDTH ? i : WIDTH - 1);
+        const float square = take_sum(solver.sums[0]), of_vectors = take_sum(solver.sums[1]);
+        __syncwarp();  // all are loaded together, whatever is used
+        const float product = i < FACTORS ? ridge * vector + sum : 0.0f;
         if (step == 0) {
-            whole = take_sum(solver.sums[0]);
+            const float right = i < FACTORS ? solver.right[place] : 0.0f;
             vector = right - product;
-            give_sum(vector * vector, solver.squares, me);
+            give_sums(right * right, vector * vector, solver.squares, me);
         } else {
-            const float old = square;
-            square = take_sum(solver.sums[0]);
-            const float beta = step == 1 ? 0.0f : square / old;
-            curved = take_sum(solver.sums[1]) - beta * beta * curved;
+            const float beta = square * inverse;
+            curved = of_vectors - beta * beta * curved;
+            const float alpha = __fdividef(square, curved);
             if (square <= enough || !(curved > 1e-37f)) break;
-            const float alpha = square / curved;
             direction = vector + beta * direction;
             of_direction = product + beta * of_direction;
             x += alpha * direction;
@@ -429,6 +433,7 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
             vector -= alpha * of_direction;
         }
         if (i < WIDTH) solver.vector[place] = vector;
+        inverse = step == 0 ? 0.0f : __fdividef(1.0f, square);
     }
     return x;
 }
@@ -449,10 +454,10 @@ template <int group>
 __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
     const bool mine = me.thread < FACTORS;
     Turn turn = {0};
+    Sums<group> sums;
+    clear(sums);
 #pragma unroll 1
     for (int number = blockIdx.x; number < given.n_segments; number += gridDim.x) {
-        Sums<group> sums;
-        clear(sums);
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
@@ -467,7 +472,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
             show_to_strips();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
-            multiply<group>(sums, work.rows[turn.place], min(left, STAGE));
+            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), before < 0);
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
                 segment = part.segment;
                 const float unit = given.unit[0], per_unit = given.unit[1];
@@ -504,6 +509,8 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
         for (int chunk = CHUNKS + 1; chunk < BLOCKS * STRIP / 8; ++chunk)
             *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
+    for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
+        work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
     if (threadIdx.x < STAGES) {
         initialize(work.barriers[threadIdx.x].full, 32 + 1);  // the lanes' copies, and what the warp writes
         initialize(work.barriers[threadIdx.x].empty, WARPS);

@@ -129,40 +129,43 @@ struct PairOperand {
 #define PLACES_224 PLACES_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define PLACES_240 PLACES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define PLACES_256 PLACES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define STRIP(width, left, right, ...)                                                                           \
+#define STRIP(width, left, right, more, ...)                                                                     \
     if constexpr (columns == width)                                                                              \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #width "k16.f32.f16.f16 {" PLACES_##width "}, %" #left \
-                     ", %" #right ", 1, 1, 1, 1, 1;"                                                            \
+        asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #more ", 0;\n"                                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #width "k16.f32.f16.f16 {" PLACES_##width "}, %" #left \
+                     ", %" #right ", add, 1, 1, 1, 1; }"                                                        \
                      : __VA_ARGS__                                                                              \
-                     : "l"(a), "l"(b));
+                     : "l"(a), "l"(b), "r"((int)add));
 
 // all[first + ..] += left^T right for 64 columns and so many, by a warpgroup: its warp w has rows 16 w to + 15 of the
-// sums, spread over the lanes as by multiply_add. It goes on behind the call; see strips_wait.
+// sums, spread over the lanes as by multiply_add. Without `add` it is = in the place of +=. It goes on behind the call;
+// see strips_wait.
 template <int columns, int first, int n>
-__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right) {
+__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right,
+                                      bool add = true) {
     static_assert(columns % 64 == 8 || columns % 16 == 0);
     static_assert(columns <= 256 && first + columns / 8 <= n);
     const unsigned long long a = left.descriptor(), b = right.descriptor();
-    STRIP(8, 4, 5, QUADS_1(first))
-    STRIP(16, 8, 9, QUADS_2(first))
-    STRIP(32, 16, 17, QUADS_4(first))
-    STRIP(48, 24, 25, QUADS_4(first), QUADS_2(first + 4))
-    STRIP(64, 32, 33, QUADS_8(first))
-    STRIP(72, 36, 37, QUADS_8(first), QUADS_1(first + 8))
-    STRIP(80, 40, 41, QUADS_8(first), QUADS_2(first + 8))
-    STRIP(96, 48, 49, QUADS_8(first), QUADS_4(first + 8))
-    STRIP(112, 56, 57, QUADS_8(first), QUADS_4(first + 8), QUADS_2(first + 12))
-    STRIP(128, 64, 65, QUADS_16(first))
-    STRIP(136, 68, 69, QUADS_16(first), QUADS_1(first + 16))
-    STRIP(144, 72, 73, QUADS_16(first), QUADS_2(first + 16))
-    STRIP(160, 80, 81, QUADS_16(first), QUADS_4(first + 16))
-    STRIP(176, 88, 89, QUADS_16(first), QUADS_4(first + 16), QUADS_2(first + 20))
-    STRIP(192, 96, 97, QUADS_16(first), QUADS_8(first + 16))
-    STRIP(200, 100, 101, QUADS_16(first), QUADS_8(first + 16), QUADS_1(first + 24))
-    STRIP(208, 104, 105, QUADS_16(first), QUADS_8(first + 16), QUADS_2(first + 24))
-    STRIP(224, 112, 113, QUADS_16(first), QUADS_8(first + 16), QUADS_4(first + 24))
-    STRIP(240, 120, 121, QUADS_16(first), QUADS_8(first + 16), QUADS_4(first + 24), QUADS_2(first + 28))
-    STRIP(256, 128, 129, QUADS_16(first), QUADS_16(first + 16))
+    STRIP(8, 4, 5, 6, QUADS_1(first))
+    STRIP(16, 8, 9, 10, QUADS_2(first))
+    STRIP(32, 16, 17, 18, QUADS_4(first))
+    STRIP(48, 24, 25, 26, QUADS_4(first), QUADS_2(first + 4))
+    STRIP(64, 32, 33, 34, QUADS_8(first))
+    STRIP(72, 36, 37, 38, QUADS_8(first), QUADS_1(first + 8))
+    STRIP(80, 40, 41, 42, QUADS_8(first), QUADS_2(first + 8))
+    STRIP(96, 48, 49, 50, QUADS_8(first), QUADS_4(first + 8))
+    STRIP(112, 56, 57, 58, QUADS_8(first), QUADS_4(first + 8), QUADS_2(first + 12))
+    STRIP(128, 64, 65, 66, QUADS_16(first))
+    STRIP(136, 68, 69, 70, QUADS_16(first), QUADS_1(first + 16))
+    STRIP(144, 72, 73, 74, QUADS_16(first), QUADS_2(first + 16))
+    STRIP(160, 80, 81, 82, QUADS_16(first), QUADS_4(first + 16))
+    STRIP(176, 88, 89, 90, QUADS_16(first), QUADS_4(first + 16), QUADS_2(first + 20))
+    STRIP(192, 96, 97, 98, QUADS_16(first), QUADS_8(first + 16))
+    STRIP(200, 100, 101, 102, QUADS_16(first), QUADS_8(first + 16), QUADS_1(first + 24))
+    STRIP(208, 104, 105, 106, QUADS_16(first), QUADS_8(first + 16), QUADS_2(first + 24))
+    STRIP(224, 112, 113, 114, QUADS_16(first), QUADS_8(first + 16), QUADS_4(first + 24))
+    STRIP(240, 120, 121, 122, QUADS_16(first), QUADS_8(first + 16), QUADS_4(first + 24), QUADS_2(first + 28))
+    STRIP(256, 128, 129, 130, QUADS_16(first), QUADS_16(first + 16))
 }
 
 // The same for a pair of columns: all[first] += left^T right.

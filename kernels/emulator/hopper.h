@@ -52,7 +52,9 @@ struct PairOperand {
 };
 
 template <int columns, int first, int n, class Right>
-inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const Right& right) {
+inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const Right& right, bool add = true) {
+    for (int q = 0; !add && q < columns / 8; ++q)
+        for (float& sum : all[first + q]) sum = 0.0f;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     for (int k = 0; k < 16; ++k) {
         const float of_row[2] = {left.at(k, warp * 16 + lane / 4), left.at(k, warp * 16 + lane / 4 + 8)};

@@ -28,7 +28,7 @@ def test_products_of_a_strip(hopper, columns):
     result = hopper.empty((64, columns), np.float32)
     kernel = hopper.kernel(SOURCE, "strip", WGMMA=1, COLUMNS=columns)
     kernel(1, 128, hopper.array(rows.view(np.uint16)), result)
-    exact = rows[:, :64].T.astype(np.float64) @ rows[:, :columns]
+    exact = 2 * rows[:, :64].T.astype(np.float64) @ rows[:, :columns]
     np.testing.assert_allclose(hopper.to_numpy(result), exact, rtol=1e-5, atol=1e-5)
 
 
