@@ -19,6 +19,7 @@ from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 _LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
+_STRIP = 16  # ratings that it multiplies together
 _SHORT_LIMITS = 32, 64, 128, 192  # ratings of rows that it solves, compiled side by side
 WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
@@ -92,10 +93,13 @@ class _Short:
         self._limits = [n for n in _SHORT_LIMITS if n <= most]
 
     @cached_property
+    def _shapes(self):
+        return {n: shape_of(self._device, _SHORT, FACTORS=self._factors, LIMIT=n) for n in self._limits}
+
+    @cached_property
     def _shared(self):
         """Bytes of shared memory of a block, by the most ratings of a row."""
-        shapes = {n: shape_of(self._device, _SHORT, FACTORS=self._factors, LIMIT=n) for n in self._limits}
-        return {n: shape.team_bytes + n * shape.row_bytes for n, shape in shapes.items()}
+        return {n: shape.team_bytes + n * shape.row_bytes for n, shape in self._shapes.items()}
 
     def limits(self, counts, longest):
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
@@ -105,10 +109,27 @@ class _Short:
         found = [n for n, shared in self._shared.items() if shared <= has and n <= longest]
         return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
 
-    def solve(self, limit, segments, *arguments):
-        """Launch it for rows of at most `limit` ratings."""
+    def _launched(self, most):
+        """The kernel's LIMIT for rows of at most `most` ratings, and a block's bytes of shared memory."""
+        limit = next(n for n in self._limits if n >= most)
+        return limit, self._shared[limit] - (limit - most) * self._shapes[limit].row_bytes
+
+    def cuts(self, limits):
+        """`limits`, and numbers of ratings between them up to which a multiprocessor has room for more blocks."""
+        facts, found = self._device.facts, []
+        has, reserved = facts["shared_bytes_per_multiprocessor"], facts.get("reserved_shared_bytes", 1024)
+        for most in range(_STRIP, max(limits, default=0) + 1, _STRIP):
+            limit, shared = self._launched(most)
+            longer = shared + _STRIP * self._shapes[limit].row_bytes
+            if most == limit or has // (shared + reserved) > has // (longer + reserved):
+                found.append(most)
+        return found
+
+    def solve(self, most, segments, *arguments):
+        """Launch it for rows of at most `most` ratings."""
+        limit, shared = self._launched(most)
         kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=limit)
-        kernel(int(segments[1]), limit, segments[0], *arguments, shared=self._shared[limit])
+        kernel(int(segments[1]), limit, segments[0], *arguments, shared=shared)
 
 
 class RatingRows:
@@ -123,7 +144,7 @@ class RatingRows:
     def __init__(self, device, rows, longest, short=None, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
-        limits = short.limits(np.diff(rows.indptr), longest) if short else []
+        limits = short.cuts(short.limits(np.diff(rows.indptr), longest)) if short else []
         for first, end, _ in self._chunks.places:
             indptr = rows.indptr[first : end + 1]
             segments, of_chunk = segments_on(device, indptr, longest)
