@@ -15,6 +15,8 @@
 //     that 128 bytes a thread are on their way.
 //   - A row with more ratings than a segment is summed up in parts by other blocks before: the same bits in every run.
 //   - Rows whose residual is small enough are skipped.
+//   - G is the sum of products that take its rows in two parts, of TF32 each: where factors are many and lambda is
+//     small, what TF32 leaves out of G is more than lambda.
 //
 // Bytes of a step: 2 f + 8 for each rating, and six vectors of f numbers for each row.
 //
@@ -304,6 +306,23 @@ extern "C" __global__ void copy_columns(const float* __restrict__ rows, int colu
 extern "C" __global__ void round_rows(const float2* __restrict__ rows, long long n, unsigned* __restrict__ made) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (k < n) made[k] = to_half(rows[k].x * SCALE) | (unsigned)to_half(rows[k].y * SCALE) << 16;
+}
+
+// rows without their last 13 bits, as products have them in TF32, and what that leaves out. Grid and block: a thread a
+// number.
+extern "C" __global__ void split_rows(float* __restrict__ rows, long long n, float* __restrict__ low) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k >= n) return;
+    const float whole = rows[k], high = __uint_as_float(__float_as_uint(whole) & 0xffffe000u);
+    rows[k] = high;
+    low[k] = whole - high;
+}
+
+// gram += cross + cross^T, square matrices. Grid and block: a thread an entry.
+extern "C" __global__ void add_both(float* __restrict__ gram, const float* __restrict__ cross, int width) {
+    const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (k >= (long long)width * width) return;
+    gram[k] += cross[k] + cross[k % width * width + k / width];
 }
 
 // G + ridge I, and ones on the diagonal behind `factors`. Of the trace, a ridge has to be large enough for FP32; it is

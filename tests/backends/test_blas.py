@@ -26,6 +26,8 @@ def test_products(given):
     assert_near(device, made, exact_rows.T @ exact_rows, 1e-3)
     device.blas.gram(rows, made, add=True)
     assert_near(device, made, 2 * exact_rows.T @ exact_rows, 1e-3)
+    device.blas.cross(rows[:, :].copy(), rows, made)
+    assert_near(device, made, exact_rows.T @ exact_rows, 1e-3)
     for transposed in (False, True):
         made = device.empty(rows.shape, np.float32)
         made[...] = np.nan

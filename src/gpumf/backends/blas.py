@@ -6,7 +6,12 @@ from scipy.linalg import solve_triangular
 
 def gram(rows, made, add=False):
     """Write rows^T rows to `made`, or add it to what is there."""
-    made[...] = rows.T @ rows + (made if add else 0)
+    cross(rows, rows, made, add)
+
+
+def cross(a, b, made, add=False):
+    """Write a^T b to `made`, or add it to what is there."""
+    made[...] = a.T @ b + (made if add else 0)
 
 
 def product(a, b, made, transposed=False):

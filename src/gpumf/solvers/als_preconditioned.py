@@ -38,8 +38,8 @@ class PreconditionedCg(KernelSolver, ALSSolver):
     """Conjugate gradient, preconditioned by Y^T Y + lambda I, for all rows at once.
 
     An update starts from the factors before, and ends a row at `cg_tolerance`, the length of its preconditioned
-    residual relative to the right side's, or after `cg_steps`. Factors of the fixed side are rounded as its products
-    take them: to TF32, and to FP16 in those of rated pairs.
+    residual relative to the right side's, or after `cg_steps`. Products with the matrix that all rows share are of TF32
+    on a GPU, and factors of the fixed side are rounded to FP16 for those of rated pairs.
 
     longest : ratings that a block sums up; floats : of each of four arrays that all rows of a chunk have
     """
@@ -118,15 +118,20 @@ class PreconditionedCg(KernelSolver, ALSSolver):
 
     def _precondition(self, fixed, ridge):
         """Have U, and K; and the fixed side as `self._fixed`."""
-        blas, (upper, shared, inverse) = self._device.blas, self._matrices
+        blas, (upper, shared, cross) = self._device.blas, self._matrices
+        blocks = -(-upper.size // _BLOCK)
         for chosen, rows in self._padded(fixed):
+            low = self._vectors["direction"][: len(rows)]
+            self._launch("split_rows", -(-rows.size // _BLOCK), rows=rows, n=rows.size, low=low)
             blas.gram(rows, upper, add=chosen.start > 0)
+            blas.cross(rows, low, cross)
+            self._launch("add_both", blocks, gram=upper, cross=cross, width=self._width)
         shape = {"width": self._width, "factors": self._hyper.columns}
         self._launch("regularize", 1, gram=upper, **shape, ridge=ridge, shared_ridge=self._shared_ridge)
         blas.factor(upper)
-        self._launch("clear_lower", -(-upper.size // _BLOCK), upper=upper, width=self._width, identity=inverse)
-        blas.solve(inverse, upper)
-        blas.gram(inverse, shared)
+        self._launch("clear_lower", blocks, upper=upper, width=self._width, identity=shared)
+        blas.solve(shared, upper, transposed=True)
+        blas.solve(shared, upper)
         for chosen, rows in self._padded(fixed):
             blas.solve(rows, upper)
             pairs = self._fixed[chosen].view(np.uint32)

@@ -30,6 +30,11 @@ def case_of(device, factors, parts=None, **options):
     return case
 
 
+def within(device, bound):
+    """On a GPU products have operands of TF32, whose digits are 2^-11 of a number apart, not 2^-24."""
+    return bound if device.name == "emulator" else max(bound, 0.06)
+
+
 @pytest.mark.parametrize("factors", [7, 40, *slow(300)])
 @pytest.mark.parametrize("options", [{}, GIVEN])
 @pytest.mark.parametrize("one_chunk", [2048, 8])
@@ -38,9 +43,9 @@ def test_it_has_the_solution_of_float64(launcher, factors, options, one_chunk, m
     monkeypatch.setattr(als_preconditioned, "_ONE_CHUNK", one_chunk)
     case = case_of(launcher.name, factors, cg_steps=40, **options)
     learned = case.run(HALF)
-    case.assert_close(2e-3, HALF, learned, floor=1e-3)
+    case.assert_close(within(launcher, 2e-3), HALF, learned, floor=1e-3)
     assert not learned[0][0].any() and not learned[0][2].any()
-    case.assert_close(5e-3, 1, floor=1e-3)
+    case.assert_close(within(launcher, 5e-3), 1, floor=1e-3)
 
 
 def test_parts_of_rows_and_chunks_of_them_change_nothing_but_rounding(launcher):
@@ -75,7 +80,7 @@ def test_more_factors_than_rows_of_the_other_side_and_hardly_a_ridge(launcher):
 
     exact, found = learned("dense", "cpu"), learned("preconditioned_cg", launcher.name, cg_steps=40)
     users, items, products = (np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(found, exact, strict=True))
-    assert max(users, items) < 0.02 and products < 1e-3
+    assert max(users, items) < within(launcher, 0.02) and products < 1e-3
 
 
 def test_it_is_the_default_of_many_factors(launcher):
