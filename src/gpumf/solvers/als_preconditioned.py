@@ -38,8 +38,8 @@ class PreconditionedCg(KernelSolver, ALSSolver):
     """Conjugate gradient, preconditioned by Y^T Y + lambda I, for all rows at once.
 
     An update starts from the factors before, and ends a row at `cg_tolerance`, the length of its preconditioned
-    residual relative to the right side's, or after `cg_steps`. Products with the matrix that all rows share are of TF32
-    on a GPU, and factors of the fixed side are rounded to FP16 for those of rated pairs.
+    residual relative to the right side's, or after `cg_steps`. On a GPU products with the matrix that all rows share
+    are of TF32; factors of the fixed side are rounded to FP16 for those of rated pairs.
 
     longest : ratings that a block sums up; floats : of each of four arrays that all rows of a chunk have
     """
