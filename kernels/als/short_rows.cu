@@ -120,18 +120,24 @@ struct Team {
     // vectors.products[0] = F_S p; returns the lane's part of its squared length.
     __device__ float multiply(int strips) const {
         float sums[STRIPS][4] = {};
-        unsigned columns[2];
+        // Without branches between tiles, so that several are loaded ahead.
+        auto multiply_strips = [&](auto count) {
 #pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-            load_columns<1>(columns, &vectors.direction, t * 16, lane);
+            for (int t = 0; t < TILES; ++t) {
+                unsigned columns[2];
+                load_columns<1>(columns, &vectors.direction, t * 16, lane);
 #pragma unroll
-            for (int s = 0; s < STRIPS; ++s) {
-                if (s * WARPS + warp >= strips) break;
-                unsigned tile[4];
-                load_matrix(tile, &rows[(s * WARPS + warp) * 16 + lane % 16][t * 16 + lane / 16 * 8]);
-                multiply_add(sums[s], tile, columns[0], columns[1]);
+                for (int s = 0; s < decltype(count)::value; ++s) {
+                    unsigned tile[4];
+                    load_matrix(tile, &rows[(s * WARPS + warp) * 16 + lane % 16][t * 16 + lane / 16 * 8]);
+                    multiply_add(sums[s], tile, columns[0], columns[1]);
+                }
             }
-        }
+        };
+        if (WARPS + warp < strips)
+            multiply_strips(Number<2>{});
+        else if (warp < strips)
+            multiply_strips(Number<1>{});
         float square = 0.0f;
 #pragma unroll
         for (int s = 0; s < STRIPS; ++s) {
@@ -159,7 +165,7 @@ struct Team {
 #pragma unroll
             for (int k = 0; k < OWN_TILES; ++k) {
                 const int t = k * WARPS + warp;
-                if (TILES % WARPS && t >= TILES) break;
+                if ((k + 1) * WARPS > TILES && t >= TILES) break;
                 unsigned tile[4];
                 load_transposed(tile, &rows[strip * 16 + lane % 8 + lane / 16 * 8][t * 16 + lane / 8 % 2 * 8]);
                 multiply_add(sums[k], tile, columns[0], columns[1]);
@@ -168,7 +174,7 @@ struct Team {
 #pragma unroll
         for (int k = 0; k < OWN_TILES; ++k) {
             const int t = k * WARPS + warp;
-            if (TILES % WARPS && t >= TILES) break;
+            if ((k + 1) * WARPS > TILES && t >= TILES) break;
             if (lane % 4 < count)
 #pragma unroll
                 for (int h = 0; h < 2; ++h)
