@@ -155,3 +155,11 @@ def test_few_ratings_of_many_items_are_ordered_alike():
         assert np.array_equal(rows.values, many.values)
         assert np.array_equal(rows.indices * (300 if side == "by_user" else 1), many.indices)
     assert np.array_equal(narrow.by_user.indptr, wide.by_user.indptr)
+
+
+@pytest.mark.parametrize("shorter", range(3))
+def test_columns_of_unequal_length_are_counted(shorter):
+    columns, counts = [USERS, ITEMS, VALUES], [4, 4, 4]
+    columns[shorter], counts[shorter] = columns[shorter][:3], 3
+    with pytest.raises(DataError, match="mine: {} users, {} items and {} ratings; give as many".format(*counts)):
+        make(*columns)

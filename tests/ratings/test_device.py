@@ -201,3 +201,13 @@ def test_work_lists_are_the_hosts(launcher, most, longest):
         for length, row, part, parts in expected[["length", "row", "part", "parts"]].tolist()
     ]
     assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("side", ["users", "items"])
+@pytest.mark.parametrize("outside", [-1, 9])
+def test_positions_that_were_changed_on_a_device_are_refused(launcher, side, outside):
+    there = DeviceRatings.of(ragged(9, 9, 40), launcher)
+    there._check_columns()
+    getattr(there, side)[7:8] = outside
+    with pytest.raises(DataError, match=rf"ragged: {side} must lie in 0\.\.8; the Ratings were changed"):
+        there._check_columns()

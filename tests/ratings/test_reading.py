@@ -176,3 +176,18 @@ def test_mapped_ratings_are_no_copies(tmp_path, how):
     for column, given in zip((ratings.users, ratings.items, ratings.values), ARRAYS.values(), strict=True):
         assert np.array_equal(column, given) and not column.flags.owndata and not column.flags.writeable
     assert map_ratings(tmp_path / "mine", n_items=9).n_items == 9
+
+
+def test_integers_of_all_lengths_are_read_at_the_first_try(tmp_path, small_parts):
+    ids = [0, 9, 10, 99, 100, 10**9, 10**18 - 1, 10**18]
+    path = tmp_path / "mine.csv"
+    path.write_text("user,item,rating\n" + "".join(f"{n},{n},{k % 5 + 1}\n" for k, n in enumerate(ids)))
+    ratings = read_ratings(path)
+    assert ratings.user_ids.tolist() == ratings.item_ids.tolist() == ids and len(small_parts) == 1
+
+
+def test_a_line_may_be_longer_than_arrows_blocks(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(f"user,item,rating,text\n1,2,3,short\n4,5,2,{'long ' * 500_000}\n6,7,1,short\n")
+    ratings = read_ratings(path)
+    assert ratings.user_ids.tolist() == [1, 4, 6] and ratings.values.tolist() == [3, 2, 1]
