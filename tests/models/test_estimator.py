@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, backends
-from gpumf.models import sgd
+from gpumf.models import als, sgd
 from gpumf.ratings import Ratings
 from support import MODELS, kernels_on, ragged_ratings, some_kernels
 
@@ -266,3 +266,22 @@ def test_html_of_a_model_is_a_table_and_escaped():
     assert "<th>users</th><td>2</td>" in model._repr_html_()
     model.solver = "<script>"
     assert "<script>" not in model._repr_html_()
+
+
+def test_a_fit_tries_what_it_leaves_to_the_ratings(monkeypatch):
+    """And takes what it finds: here a fourth of the weight of all pairs that it begins with."""
+    ratings = ragged_ratings(n_users=60, n_items=300, longest=5, seed=0)
+    begun = ImplicitALS(3, device="cpu").fit(ratings, 1).hyperparameters
+    tried = []
+
+    def best_shares(judged, first, *steps):
+        tried.append(judged(first))
+        return first[0] / 4, first[1]
+
+    monkeypatch.setattr(als, "_FEWEST", ratings.nnz)
+    monkeypatch.setattr(als, "best_shares", best_shares)
+    model = ImplicitALS(3, device="cpu").fit(ratings, 1)
+    assert len(tried) == 1 and 0 <= tried[0] <= 1, "lists are judged"
+    assert model.hyperparameters.unobserved_weight < begun.unobserved_weight
+    assert model.hyperparameters.regularization != begun.regularization
+    assert ImplicitALS(3, 0.1, device="cpu").fit(ratings, 1).hyperparameters.regularization == 0.1 and len(tried) == 1

@@ -1,6 +1,7 @@
 """Search: settings are scored as by a fit alone, losers are dropped, and nothing done is lost."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -371,3 +372,11 @@ def test_halving_by_best_epochs_ends_with_those_of_the_grid():
     assert found.results.epochs[0] < 12, "it overfits"
     last = found.results[found.results["rung"] == len(found.n_resources) - 1]
     assert len(plain(last).drop(columns="rung").merge(plain(whole.results))) == len(last) == found.n_candidates[-1]
+
+
+@pytest.mark.parametrize("strategy", [{}, HALVING], ids=["grid", "halving"])
+def test_the_seconds_of_all_trials_are_no_more_than_those_of_the_search(strategy):
+    started = time.perf_counter()
+    found = search(SGD(solver="ordered"), {"factors": [2, 3, 4]}, RATINGS, 4, n_jobs=1, refit=False, **strategy)
+    elapsed = time.perf_counter() - started
+    assert found.trials.seconds.min() > 0 and found.trials.seconds.sum() <= elapsed
