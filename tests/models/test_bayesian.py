@@ -14,6 +14,7 @@ from gpumf.backends.cpu import gibbs
 from gpumf.models import bayesian
 from gpumf.ratings import Ratings
 from gpumf.ratings.synthetic.numbers import normals
+from gpumf.solvers import gibbs as solver_module
 from gpumf.solvers import gibbs_cuda
 from gpumf.solvers.base import Problem
 from gpumf.solvers.gibbs import drawn_prior, gammas
@@ -134,6 +135,33 @@ def test_a_device_draws_rows_as_in_float64(launcher, solver, factors):
     made.draw(made._users, made._q, made._p, prior=scaled, deviation=float(deviation), key=key)
     expected = drawn_rows(train.by_user, as_taken(found), prior, normals(key, 19, factors), 1.7)
     np.testing.assert_allclose(launcher.to_numpy(made._p), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_rows_are_the_same_where_their_systems_do_not_fit_at_once(host, monkeypatch):
+    train, drawn = ragged_ratings(40, 30, 20, seed=1), []
+    fixed, prior = np.random.default_rng(0).random((40, 5), np.float32), np.eye(5, 6, dtype=np.float32)
+    for in_parts in (False, True):
+        if in_parts:
+            monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 20_000))
+        made = rows_on(host, "gibbs_cuda", train, 5)
+        assert (len(made._items.batches) > 1) == in_parts
+        made._p[...] = fixed
+        made.draw(made._items, made._p, made._q, prior=prior, deviation=0.5, key=np.uint64(3))
+        drawn.append((made._q.tobytes(), made.errors()))
+    assert drawn[0] == drawn[1]
+
+
+def test_every_draw_of_an_epoch_has_random_numbers_of_its_own(monkeypatch):
+    drawn, solver = [], BayesianMF(3, seed=5).make_solver(ragged_ratings(seed=1))
+
+    def noted(draw):
+        return lambda *given: drawn.append(next(one for one in given if isinstance(one, np.uint64))) or draw(*given)
+
+    for name in ("normals", "gammas"):
+        monkeypatch.setattr(solver_module, name, noted(getattr(solver_module, name)))
+    for epoch in range(2):
+        solver.epoch(epoch)
+    assert len(drawn) == 2 * 7 and len(set(drawn)) == len(drawn)
 
 
 def test_rows_are_the_same_where_ratings_are_streamed(host, monkeypatch):
