@@ -292,3 +292,11 @@ def test_the_host_has_the_facts_of_a_device_and_has_compiled_nothing_at_first(ho
     facts = device.facts
     # As on GPUs: a block may have all that a multiprocessor has but a kilobyte.
     assert facts["shared_bytes_per_multiprocessor"] == facts["shared_bytes_per_block"] + 1024
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64])
+def test_an_array_that_no_kernel_wrote_holds_nothing_to_be_taken_for_a_result(host, dtype):
+    written = host.array(np.arange(4096, dtype=dtype))
+    del written  # whose memory may be the next one's
+    empty = host.empty((2, 2048), dtype)
+    assert empty.shape == (2, 2048) and (np.isnan(empty) if empty.dtype.kind == "f" else empty == -1).all()

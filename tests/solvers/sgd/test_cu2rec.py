@@ -95,3 +95,11 @@ def test_the_total_loss_is_of_all_threads(launcher, n):
     trainer._total_loss(1, trainer._loss_threads, errors=launcher.array(errors), n=n, sums=sums)
     exact = errors.astype(np.float64)
     np.testing.assert_allclose(launcher.to_numpy(sums)[0], [np.abs(exact).sum(), np.square(exact).sum()], rtol=1e-12)
+
+
+def test_an_epoch_has_as_many_steps_as_users_with_ratings_have_ratings():
+    """A step is an update of each of them; a user without ratings takes no part."""
+    rated = Ratings(np.repeat([1, 5], 6), np.tile(np.arange(6), 2), np.ones(12), 20, 6)
+    assert sgd_cu2rec.Cu2rec.steps_an_epoch(rated) == 6
+    sparse = Ratings([3], [2], [1.0], 20, 6)
+    assert sgd_cu2rec.Cu2rec.steps_an_epoch(sparse) == 1
