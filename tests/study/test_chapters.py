@@ -98,3 +98,9 @@ def test_verdicts_are_shown_with_their_intervals(monkeypatch):
         ["B", "–", "1", "–", "1", "inconclusive"],
         ["C", "–", "–", "–", "–", "not measured yet"],
     ]
+
+
+def test_numbers_of_tables_have_three_digits_or_all_before_the_point():
+    shown = {0.012345: "0.0123", 2.0: "2", 999.4: "999", 1000.0: "1,000", 1234.5: "1,234", -1500.0: "-1,500"}
+    assert {value: chapters.digits(value) for value in shown} == shown
+    assert chapters.digits(float("nan")) == chapters.digits(None) == "–"

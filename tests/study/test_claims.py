@@ -250,3 +250,10 @@ def test_equal_repeats_have_an_interval_without_width():
     frame = pd.DataFrame({"solver": ["a"] * 9 + ["b"] * 9, "seconds": [30.0] * 9 + [32.0] * 9})
     found = estimate(frame, "ratio", {"column": "seconds", "over": {"solver": "a"}, "under": {"solver": "b"}})
     assert found.low == found.value == found.high == 0.9375
+
+
+def test_a_bound_is_on_one_side():
+    for made, inside, outside in ((above, [1.5, 9.0], [-3.0, 0.5]), (below, [-3.0, 0.5], [1.5, 9.0])):
+        for values, said in ((inside, "replicated"), (outside, "not replicated")):
+            for value in values:
+                assert verdict(claim(made(1.0)), Estimate(value, value - 0.1, value + 0.1, 5)) == said

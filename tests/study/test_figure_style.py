@@ -111,6 +111,7 @@ def test_a_panel_grows_with_the_names_of_its_rows():
         figure.draw_without_rendering()
         heights.append(style.narrow(figure).get_figheight())
     assert heights[1] > 1.3 * heights[0]
+    assert heights[1] < 12 * 0.8, "three lines take less than an inch"
 
 
 def test_a_notebook_gets_both_forms_of_what_is_laid_out_here(monkeypatch):
@@ -126,3 +127,13 @@ def test_a_notebook_gets_both_forms_of_what_is_laid_out_here(monkeypatch):
         foreign = Figure(figsize=(9, 3))
         foreign.subplots().xaxis.set_major_formatter(lambda value, place: "no copy of this can be made")
         assert isinstance(shown(foreign), str)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_figure_leads_to_its_result_where_the_repository_has_it(inside, tmp_path, monkeypatch):
+    monkeypatch.setattr(style.results, "repository", lambda: tmp_path / "here")
+    path = tmp_path / ("here" if inside else "elsewhere") / "data" / "x.csv"
+    figure, _ = style.panels()
+    shown = style.save(figure, SimpleNamespace(path=path, where="Measured live", live=True))
+    assert shown.get_url() == ("data/x.csv" if inside else None)
+    assert shown.get_supxlabel() == "Measured live" and not (tmp_path / "here").exists()

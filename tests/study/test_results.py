@@ -110,7 +110,8 @@ def test_where_tells_live_from_recorded(repository):
 
 @pytest.mark.parametrize(
     ("name", "gpus", "folder"),
-    [("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"), ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
+    [("NVIDIA H100 80GB HBM3", 1, "nvidia-h100-80gb-hbm3"), ("NVIDIA H200", None, "nvidia-h200"),
+     ("NVIDIA H100 PCIe", 1, "nvidia-h100-pcie"),
      ("NVIDIA H100 NVL", 1, "nvidia-h100-nvl"), ("NVIDIA H200", 4, "nvidia-h200-x4"),
      ("NVIDIA GeForce GTX 1080 Ti", 1, "nvidia-geforce-gtx-1080-ti"),
      ("NVIDIA GeForce RTX 4070", 1, "nvidia-geforce-rtx-4070"),
@@ -122,7 +123,7 @@ def test_results_go_to_a_folder_of_the_devices_whole_name(name, gpus, folder, re
     monkeypatch.setattr(results.backends, "available", lambda: True)
     monkeypatch.setattr(results.backends, "device", lambda: fake)
     frame = pd.DataFrame({"data": ["a"], "seconds": [1.0]})
-    frame.attrs["gpus"] = gpus
+    frame.attrs |= {} if gpus is None else {"gpus": gpus}
     results.store("x", frame, {}, results.provenance(), live=False, source="cumf")
     assert (repository / "data/results" / folder / "cumf/x.csv").exists()
     assert results.load("x", folder).provenance["gpu"] == name
