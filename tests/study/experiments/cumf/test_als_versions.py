@@ -4,6 +4,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf import ALS
@@ -48,3 +49,26 @@ def test_gathers_are_of_a_row_of_factors_for_every_rating_in_the_kernels_precisi
     assert gathers[["users get_gram", "users solve"]].isna().all()
     assert (frame.x_limit_seconds == 0.125).all() and (frame.x_bytes == 7).all() and (frame.x_flops == 9).all()
     assert frame.repeat.to_list() == [0, 1] * len(steps)
+
+
+def test_loads_are_compared_of_one_kernel_of_cumf(monkeypatch):
+    timed = []
+
+    def models(model, factors, device, **options):
+        for solver in ("parallel", "tensor_core", "cumf_cg", "cumf_cholesky"):
+            yield model(factors, solver=solver, device="cpu" if solver == "parallel" else "emulator", **options)
+
+    def timings(model, train, load, *what):
+        timed.append((type(model).__name__, model.solver, load))
+        return pd.DataFrame({"load": [load]})
+
+    train = ragged_ratings(seed=0)
+    for name, made in (("_models", models), ("_timings", timings), ("load_ratings", lambda _: train)):
+        monkeypatch.setattr(als_versions, name, made)
+    monkeypatch.setattr(als_versions._limits, "ceilings", lambda device: {})
+    als_versions.run(["ragged"], [[8]], [[8]], 1)
+    plain = [("parallel", None), ("tensor_core", None), ("cumf_cg", "coalesced"), ("cumf_cholesky", "coalesced")]
+    more = [("ALS", "cumf_cholesky", load) for load in als_versions.LOADS[1:]]
+    assert len(more) == 2 and sorted(timed, key=str) == sorted(
+        [(kind, *of) for kind in ("ALS", "ImplicitALS") for of in plain] + more, key=str
+    )

@@ -35,6 +35,16 @@ def test_time_to_the_error_is_that_of_all_iterations_until_then():
     assert hugewiki_gpus.to_error(frame).seconds.isna().all()
 
 
+def test_the_summary_has_medians_the_slowest_worker_and_the_last_error():
+    frame = pd.concat([iterations_of(1, 0.8), iterations_of(4, 0.2)]).assign(x_step="users")
+    slow = (frame.x_workers == 4) & (frame.x_rank == 2)
+    frame = frame.assign(seconds=frame.seconds.where(~slow, 2 * frame.seconds), value=1 / frame.x_iteration)
+    table = hugewiki_gpus.summary(frame)
+    assert table.seconds.to_dict() == pytest.approx({1: 0.8 * 1.003, 4: 0.4 * 1.003})
+    assert table.speed_up[4] == pytest.approx(2) and table.efficiency[4] == pytest.approx(0.5)
+    assert table.rmse.to_dict() == {1: 0.25, 4: 0.25} and table.users[4] == pytest.approx(0.4 * 1.0035)
+
+
 @pytest.mark.parametrize(
     ("model", "received"),
     # Users' factors in half precision, 112 columns of them, of three quarters of the users; or all items' in FP32.

@@ -1,5 +1,11 @@
 """Whole fits, phase by phase, and where the orders of the ratings are made."""
 
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
 from gpumf import ALS
 from gpumf.ratings import DeviceRatings, Ratings
 from gpumf_study.experiments.gpumf import fit_seconds
@@ -26,3 +32,20 @@ def test_layouts_are_made_where_they_are_wanted(host, monkeypatch):
         assert {row[5] for row in rows} == {where} and len(rows) == 2 * 6
         assert set(made) == {where} and len(made) >= 4  # both orders of two fits
         made.clear()
+
+
+@pytest.mark.parametrize("solver", ["cpu", "gpu"])
+def test_the_peer_is_timed_from_the_ratings_to_factors_on_the_host_and_then_to_lists(monkeypatch, solver):
+    clock = [100.0]
+
+    def takes(seconds):
+        return lambda *what, **named: clock.__setitem__(0, clock[0] + seconds)
+
+    array = SimpleNamespace(to_numpy=takes(0.25))
+    model = SimpleNamespace(fit=takes(4.0), recommend=takes(2.0), user_factors=array, item_factors=array)
+    module = SimpleNamespace(AlternatingLeastSquares=lambda *what, **named: model)
+    monkeypatch.setitem(sys.modules, "implicit.als", module)
+    monkeypatch.setattr(fit_seconds, "confidences", takes(1.0))
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    fit, lists = fit_seconds._peer_seconds(ragged_ratings(seed=1), solver, 4, 1)
+    assert fit == {"cpu": 5.0, "gpu": 5.5}[solver] and lists == 2.0

@@ -70,3 +70,21 @@ def test_the_loss_is_that_of_all_pairs():
     whole = np.sum(confidence * (wanted - users @ items.T) ** 2)
     whole += experiment.REGULARIZATION * (np.sum(users**2) + np.sum(items**2))
     assert experiment._loss(train, users, items) == pytest.approx(whole / train.nnz)
+
+
+def test_every_fit_but_the_first_has_its_seconds_and_the_longest_its_loss(monkeypatch):
+    train = ragged_ratings(seed=0)
+
+    def fit(where, ratings, matrix, factors, n, steps):
+        return 10.0 * n, (np.zeros((train.n_users, factors)), np.zeros((train.n_items, factors)))
+
+    for name in ("_peer", "_ours"):
+        monkeypatch.setattr(experiment, name, fit)
+    monkeypatch.setattr(experiment, "version", lambda name: "1")
+    monkeypatch.setattr(experiment, "load_ratings", lambda name: train)
+    monkeypatch.setattr(experiment.backends, "available", lambda: False)
+    frame = schema.validated(experiment.run("ragged", [8], {"cpu": [2, 5]}, repeats=2, steps=3))
+    of_one = frame[frame.model == "ImplicitALS"]
+    assert set(frame.model) == {"ImplicitALS", experiment.PEER} and set(frame.device) == {"cpu"}
+    assert of_one.seconds.to_list() == [20, 50, 20, 50] and of_one.repeat.to_list() == [0, 0, 1, 1]
+    assert (frame.metric == "loss").to_list() == (frame.x_iterations == 5).to_list()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import ALS
+from gpumf.ratings import Ratings
 from gpumf_study.experiments.thesis import crossover
 from support import ragged_ratings
 
@@ -14,6 +15,14 @@ def test_biases_are_those_of_the_training_ratings():
     train, held_out = ragged_ratings(seed=0).split(0.2)
     error = np.abs(held_out.values - train.mean).mean()
     assert 0 < crossover.biases_mae(train, held_out) < 1.2 * error
+
+
+def test_biases_predict_ratings_that_are_sums_of_biases():
+    """Of users and of items: of either alone, half the spread is left."""
+    users, items = np.divmod(np.arange(60 * 40), 40)
+    values = 3 + np.linspace(-1, 1, 60)[users] + np.linspace(1, -1, 40)[np.argsort(np.sin(np.arange(40)))][items]
+    train, held_out = Ratings(users, items, values, 60, 40).split(0.2, seed=0)
+    assert crossover.biases_mae(train, held_out) < 0.15 * np.abs(held_out.values - train.mean).mean()
 
 
 def test_settings_with_few_ratings_of_a_row_are_timed_to_the_same_error():

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 
 from gpumf_study.experiments.thesis import speedups
@@ -18,3 +19,27 @@ def test_the_rate_is_tuned_for_the_epochs_to_the_error(monkeypatch):
     train = ragged_ratings(seed=0)
     assert speedups._fastest(train, [*courses], {"regularization": 0.1}, 3, 0.7) == 0.1
     assert speedups._fastest(train, [*courses], {"regularization": 0.1}, 3, None) == 0.01, "no error to reach"
+
+
+def test_a_version_says_how_many_cuda_threads_its_model_has(monkeypatch):
+    made = []
+
+    class SGD:
+        solvers = staticmethod(lambda: {"fast": "cuda", "hogwild": "cuda"})
+
+        def __init__(self, factors, threads, **options):
+            self.threads = threads
+
+    def sweep(models, *what, **named):
+        made.extend(models(ragged_ratings(seed=0), 0))
+
+    monkeypatch.setattr(speedups.sweep, "sweep", sweep)
+    versions = [(SGD, *of) for _, *of in speedups.VERSIONS if of[0] in SGD.solvers()]
+    monkeypatch.setattr(speedups, "VERSIONS", versions)
+    monkeypatch.setattr(speedups, "usable_devices", lambda: {"cpu", "cuda"})
+    monkeypatch.setattr(speedups, "_fastest", lambda *what: 0.01)
+    speedups.run(**speedups.PROFILES["smoke"])
+    said = {columns["variant"]: (columns["x_cuda_threads"], model.threads) for columns, model in made}
+    assert said["32 x 128"] == (32 * 128, 32 * 128) and said["2048 x 128"] == (2048 * 128, 2048 * 128)
+    for variant in (None, "all threads"):
+        assert np.isnan(said[variant][0]) and said[variant][1] is None
