@@ -5,11 +5,14 @@ Each experiment runs in a process of its own: one that fails, or takes too long,
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
-from gpumf import __version__
+from gpumf import __version__, backends
 from gpumf_study import experiments, results
 
 
@@ -24,7 +27,8 @@ def remaining(names=None, device=None):
     """
     device, found = device or results.device_name(), {}
     for name in names or experiments.names():
-        here = results.recorded(name, device)
+        several = backends.gpus() > 1 and experiments.takes_all_gpus(name)
+        here = results.recorded(name, f"{device}-x{backends.gpus()}" if several else device)
         if here is not None and here.provenance["packages"]["gpumf"] == __version__:
             continue
         before = here or results.recorded(name)
@@ -32,30 +36,64 @@ def remaining(names=None, device=None):
     return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
 
 
-def record(todo, minutes, clock=time.monotonic, run=subprocess.run):
+def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
     """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
 
     todo : dict, see `remaining`
     minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
         end within them is stopped
+    gpus : int, experiments at a time, each with a GPU of its own and a share of the cores; those that take all GPUs
+        come after the others, one at a time
     """
-    latest, recorded, failed, left = clock() + 60 * minutes, 0, 0, []
-    for name, seconds in todo.items():
+    latest, outcomes, left = clock() + 60 * minutes, [], []
+
+    def begin(name, **options):
         if why := experiments.why_unavailable(name):
             print(f"{name}: {why}", flush=True)
-            continue
+            return
         rest = latest - clock()
-        if (seconds or 0) >= rest:
+        if (todo[name] or 0) >= rest:
             left.append(name)
-            continue
+            return
         command = [sys.executable, "-m", "gpumf_study.experiments", name, "--profile", "full", "--record"]
         try:
-            status = run(command, timeout=rest, stdout=subprocess.DEVNULL).returncode
+            status = run(command, timeout=rest, stdout=subprocess.DEVNULL, **options).returncode
         except subprocess.TimeoutExpired:
             status = "out of time"
         print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)
-        recorded, failed = recorded + (status == 0), failed + (status != 0)
-    return recorded, failed, left
+        outcomes.append(status == 0)
+
+    alone = [name for name in todo if gpus == 1 or experiments.takes_all_gpus(name)]
+    waiting = deque(name for name in todo if name not in alone)
+
+    def go_on(gpu, cores):
+        if cores:
+            os.sched_setaffinity(0, cores)  # of this thread, and of the processes that it starts
+        while True:
+            try:
+                name = waiting.popleft()
+            except IndexError:
+                return
+            begin(name, env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu})
+
+    with ThreadPoolExecutor(gpus) as pool:
+        try:
+            list(pool.map(go_on, *_shares(gpus)))
+        except BaseException:
+            waiting.clear()
+            raise
+    for name in alone:
+        begin(name)
+    return sum(outcomes), len(outcomes) - sum(outcomes), left
+
+
+def _shares(gpus):
+    """([the GPU], [the cores]) of so many processes at a time; no cores where the system does not tell them."""
+    known = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    share = len(cores) // gpus
+    names = known.split(",") if known else map(str, range(gpus))
+    return list(names)[:gpus], [cores[k * share : (k + 1) * share] for k in range(gpus)]
 
 
 def main(arguments=None):
@@ -63,11 +101,14 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="make record", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help="of experiments; all where none is given")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="in which all that is begun has to end")
+    parser.add_argument("--gpus", type=int, default=1, help="so many experiments at a time, one on each")
     parser.add_argument("--again", action="store_true", help="record also what is recorded for this release")
     parser.add_argument("--list", action="store_true", help="print what is left, with the seconds it took before")
     chosen = parser.parse_args(arguments)
     if unknown := sorted(set(chosen.names) - set(experiments.names())):
         parser.error(f"there is no experiment {', '.join(unknown)}")
+    if not 1 <= chosen.gpus <= max(backends.gpus(), 1):
+        parser.error(f"--gpus must be 1 to {max(backends.gpus(), 1)}, the GPUs of this machine")
     todo = dict.fromkeys(chosen.names) if chosen.again else remaining(chosen.names)
     if chosen.list:
         for name, seconds in todo.items():
@@ -76,7 +117,7 @@ def main(arguments=None):
     if not results.provenance()["clean"]:
         print("Commit first: a result names the commit that it was measured at.", file=sys.stderr)
         return 1
-    recorded, failed, left = record(todo, chosen.minutes)
+    recorded, failed, left = record(todo, chosen.minutes, chosen.gpus)
     left = ", ".join(left) or "none"
     print(f"{recorded} recorded for {__version__}, {failed} failed; no time was left for {left}.")
     return int(failed > 0)

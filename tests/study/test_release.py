@@ -1,6 +1,7 @@
 """What `make record` takes, in which order, and what a time limit leaves out."""
 
 import subprocess
+from threading import Barrier, get_ident
 from types import SimpleNamespace
 
 import pytest
@@ -55,19 +56,56 @@ def test_only_what_fits_is_begun(recorded, monkeypatch, capsys):
     assert release.record({"short": 20.0}, 1.0, run=run) == (0, 0, []) and "short: no GPU" in capsys.readouterr().out
 
 
+def test_each_gpu_has_one_experiment_at_a_time(recorded, monkeypatch):
+    """And a share of the cores; what takes all GPUs comes last, with all."""
+    everything, met, ran = dict.fromkeys(("every", *"abcdef"), 1.0), Barrier(2), []
+    monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: name == "every")
+    monkeypatch.setattr(release.os, "sched_getaffinity", lambda _: set(range(4, 10)), raising=False)
+    own = {}
+
+    def set_cores(_, cores):
+        own[get_ident()] = cores
+
+    monkeypatch.setattr(release.os, "sched_setaffinity", set_cores, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+
+    def run(command, timeout, env=None, **_):
+        name = command[command.index("gpumf_study.experiments") + 1]
+        if env:
+            met.wait(10)  # two are under way, or this ends with an error
+        ran.append((name, env and env["CUDA_VISIBLE_DEVICES"], own.get(get_ident())))
+        return SimpleNamespace(returncode=0)
+
+    assert release.record(everything, 1.0, gpus=2, run=run) == (7, 0, [])
+    assert ran[-1] == ("every", None, None) and sorted(name for name, *_ in ran[:-1]) == [*"abcdef"]
+    assert {(gpu, *cores) for _, gpu, cores in ran[:-1]} == {("3", 4, 5, 6), ("5", 7, 8, 9)}
+
+
+def test_what_takes_all_gpus_is_recorded_under_their_number(recorded, monkeypatch):
+    monkeypatch.setattr(release.backends, "gpus", lambda: 4)
+    monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: name == "long")
+    asked = []
+    monkeypatch.setattr(results, "recorded", lambda name, device=None: asked.append((name, device)))
+    release.remaining(["short", "long"])
+    assert ("short", "here") in asked and ("long", "here-x4") in asked
+
+
 def test_the_command_lists_records_and_refuses(recorded, monkeypatch, capsys):
     assert release.main(["--list"]) == 0
     assert capsys.readouterr().out.splitlines() == ["long: 50 s", "short: 20 s", "never: never recorded"]
-    with pytest.raises(SystemExit, match="2"):
-        release.main(["nonsense"])
-    assert "no experiment nonsense" in capsys.readouterr().err
+    for arguments, why in ((["nonsense"], "no experiment nonsense"), (["--gpus", "2"], "--gpus must be 1 to 1")):
+        with pytest.raises(SystemExit, match="2"):
+            release.main(arguments)
+        assert why in capsys.readouterr().err
     given = []
-    monkeypatch.setattr(release, "record", lambda todo, minutes: given.append((todo, minutes)) or (1, 0, ["short"]))
+    monkeypatch.setattr(
+        release, "record", lambda todo, minutes, gpus: given.append((todo, minutes)) or (1, 0, ["short"])
+    )
     assert release.main(["long", "--minutes", "2"]) == 0 and given.pop() == ({"long": 50.0}, 2.0)
     assert capsys.readouterr().out == f"1 recorded for {__version__}, 0 failed; no time was left for short.\n"
     assert release.main(["done"]) == 0 and given.pop()[0] == {}
     assert release.main(["done", "--again"]) == 0 and list(given.pop()[0]) == ["done"]
-    monkeypatch.setattr(release, "record", lambda todo, minutes: (0, 1, []))
+    monkeypatch.setattr(release, "record", lambda todo, minutes, gpus: (0, 1, []))
     assert release.main([]) == 1
 
 

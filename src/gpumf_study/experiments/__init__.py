@@ -73,6 +73,11 @@ def why_unavailable(name):
     return getattr(module(name), "why_unavailable", lambda: None)()
 
 
+def takes_all_gpus(name):
+    """Whether an experiment trains on several GPUs where there are some."""
+    return getattr(module(name), "why_unavailable", None) is workers_unavailable
+
+
 def parameters(name, profile="quick", **changes):
     """The parameters of a run: those of a profile, and what replaces them.
 
