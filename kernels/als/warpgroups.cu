@@ -12,7 +12,7 @@
 //     when the warps of the team have read it. Nobody waits for anybody else.
 //   - A fetching warp fills whole stages, every FETCHERS-th, with a lane for each rating. It knows the next 32
 //     segments, a lane each. It reads the ratings of its next two stages ahead of copies, behind which loads queue, so
-//     that it waits for no load that it just started. Up to 224 factors addresses of several copies are in registers of
+//     that it waits for no load that it just started. Up to 248 factors addresses of several copies are in registers of
 //     their own: one that is computed where the last one was waits for its copy to start. It has no fence, which would
 //     wait for all its loads: the team has it.
 //   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
@@ -42,7 +42,7 @@ constexpr int TEAM = 1;                                              // the numb
 constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
 // Of a thread: what a fetching one does not need of its share goes to the team. Where the team lacks registers, its
 // solution waits for one load after another.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 224 ? 40 : 72;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 248 ? 40 : 72;
 constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
 
 constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
