@@ -20,7 +20,7 @@ STATED = {
     "als-f100-exact-ms": ["learn/roofline exact_ms"],
     "als-hugewiki-s": ["learn/scale iteration", "use/choose hugewiki"],
     "als-streamed-s": ["learn/scale streamed", "use/choose streamed"], "compile-cold-s": ["use/choose cold"],
-    "fit-als-f100-s": ["learn/scale plain", "use/choose netflix"], "implicit-f64-ms": ["learn/scale f64"],
+    "fit-als-f100-s": ["use/choose netflix"], "implicit-f64-ms": ["learn/scale f64"],
     "implicit-f128-ms": ["learn/scale f128"], "rbm-epoch-x": ["learn/rbm over_thesis"],
     "sgd-k128-gups": ["learn/sgd fast"], "als-hugewiki-4gpu-speedup": ["learn/scale four_faster"],
     "sgd-hugewiki-4gpu-speedup": ["learn/scale sgd_faster"], "cumf-fig-5-lu": ["learn/als lu", "results/papers lu"],
