@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def given(launcher):
-    """(device, its arrays and float64's): rows, and a positive definite matrix as wide as several blocks."""
+    """(device, its arrays and float64's): rows, and a positive definite matrix."""
     device, rng, width = launcher, np.random.default_rng(5), 1_300
     rows = rng.standard_normal((1_400, width)).astype(np.float32)
     matrix = rows.T @ rows / len(rows) + np.eye(width, dtype=np.float32)
@@ -26,14 +26,14 @@ def test_products(given):
     assert_near(device, made, exact_rows.T @ exact_rows, 1e-3)
     device.blas.gram(rows, made, add=True)
     assert_near(device, made, 2 * exact_rows.T @ exact_rows, 1e-3)
-    device.blas.cross(rows[:, :].copy(), rows, made)
-    assert_near(device, made, exact_rows.T @ exact_rows, 1e-3)
+    device.blas.cross(rows, rows[::-1].copy(), made)
+    assert_near(device, made, exact_rows.T @ exact_rows[::-1], 1e-3)
     for transposed in (False, True):
         made = device.empty(rows.shape, np.float32)
         made[...] = np.nan
         device.blas.product(rows, matrix, made, transposed=transposed)
-        # One that is not symmetric tells the two apart.
         assert_near(device, made, exact_rows @ exact_matrix, 1e-3)
+        # One that is not symmetric tells the two apart.
         device.blas.product(matrix, rows[: len(matrix)], made[: len(matrix)], transposed=transposed)
         of_b = exact_rows[: len(matrix)]
         assert_near(device, made[: len(matrix)], exact_matrix @ (of_b.T if transposed else of_b), 1e-3)

@@ -137,20 +137,6 @@ def test_a_device_draws_rows_as_in_float64(launcher, solver, factors):
     np.testing.assert_allclose(launcher.to_numpy(made._p), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_rows_are_the_same_where_their_systems_do_not_fit_at_once(host, monkeypatch):
-    train, drawn = ragged_ratings(40, 30, 20, seed=1), []
-    fixed, prior = np.random.default_rng(0).random((40, 5), np.float32), np.eye(5, 6, dtype=np.float32)
-    for in_parts in (False, True):
-        if in_parts:
-            monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 20_000))
-        made = rows_on(host, "gibbs_cuda", train, 5)
-        assert (len(made._items.batches) > 1) == in_parts
-        made._p[...] = fixed
-        made.draw(made._items, made._p, made._q, prior=prior, deviation=0.5, key=np.uint64(3))
-        drawn.append((made._q.tobytes(), made.errors()))
-    assert drawn[0] == drawn[1]
-
-
 def test_every_draw_of_an_epoch_has_random_numbers_of_its_own(monkeypatch):
     drawn, solver = [], BayesianMF(3, seed=5).make_solver(ragged_ratings(seed=1))
 
@@ -164,14 +150,21 @@ def test_every_draw_of_an_epoch_has_random_numbers_of_its_own(monkeypatch):
     assert len(drawn) == 2 * 7 and len(set(drawn)) == len(drawn)
 
 
-def test_rows_are_the_same_where_ratings_are_streamed(host, monkeypatch):
+@pytest.mark.parametrize(
+    ("solver", "free", "parts_of"),
+    [
+        ("gibbs_cuda", 20_000, lambda made: made._items.batches),  # of systems that do not fit at once
+        ("gibbs_tensor_core", 1000, lambda made: made._items[0][0]._chunks.places),  # of ratings that are streamed
+    ],
+)
+def test_rows_are_the_same_in_parts(host, monkeypatch, solver, free, parts_of):
     train, drawn = ragged_ratings(40, 30, 20, seed=1), []
     fixed, prior = np.random.default_rng(0).random((40, 5), np.float32), np.eye(5, 6, dtype=np.float32)
-    for streams in (False, True):
-        if streams:
-            monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: 1000))
-        made = rows_on(host, "gibbs_tensor_core", train, 5)
-        assert (len(made._items[0][0]._chunks.places) > 1) == streams
+    for in_parts in (False, True):
+        if in_parts:
+            monkeypatch.setattr(type(host), "free_bytes", staticmethod(lambda: free))
+        made = rows_on(host, solver, train, 5)
+        assert (len(parts_of(made)) > 1) == in_parts
         made._p[...] = fixed
         made.draw(made._items, made._p, made._q, prior=prior, deviation=0.5, key=np.uint64(3))
         drawn.append((made._q.tobytes(), made.errors()))
