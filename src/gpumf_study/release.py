@@ -25,10 +25,10 @@ def remaining(names=None, device=None):
     Return a dict of name -> seconds that its last recording took, on this machine or else on that of
     `results.reference`, longest first; None where it was never recorded, and those are the last
     """
-    device, found = device or results.device_name(), {}
+    found = {}
     for name in names or experiments.names():
-        several = backends.gpus() > 1 and experiments.takes_all_gpus(name)
-        here = results.recorded(name, f"{device}-x{backends.gpus()}" if several else device)
+        gpus = max(backends.gpus(), 1) if experiments.takes_all_gpus(name) else 1
+        here = results.recorded(name, device or results.device_name(gpus))
         if here is not None and here.provenance["packages"]["gpumf"] == __version__:
             continue
         before = here or results.recorded(name)

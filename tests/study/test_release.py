@@ -21,7 +21,8 @@ def recorded(monkeypatch):
     monkeypatch.setattr(experiments, "names", lambda: dict.fromkeys(["never", "done", "short", "long"], "gpumf"))
     monkeypatch.setattr(experiments, "why_unavailable", lambda name: None)
     monkeypatch.setattr(results, "recorded", lambda name, device=None: kept.get(name) if device != "there" else None)
-    monkeypatch.setattr(results, "device_name", lambda: "here")
+    monkeypatch.setattr(results, "device_name", lambda gpus=1: "here" if gpus == 1 else f"here-x{gpus}")
+    monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: False)
     monkeypatch.setattr(results, "provenance", lambda: {"clean": True})
     return kept
 
