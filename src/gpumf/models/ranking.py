@@ -166,19 +166,16 @@ class InBatches(ABC):
     """
 
     _batch: int  # users ranked at a time, which bounds the memory
+    _mark = staticmethod(lambda: None)  # what to wait for before lists are read that are made up to now
 
     def top_items(self, users, k):
         # New memory is what takes the time here: each list is copied to its place, and items become wider on the way.
         result = np.empty((len(users), k), np.int64), np.empty((len(users), k), np.float32)
-        found = [(batch, *self._launched(chosen, k)) for batch, chosen in self._batches(users)]
+        found = [(batch, self._top_items(self._array(some), k), self._mark()) for batch, some in self._batches(users)]
         for batch, lists, done in found:
             for array, part in zip(result, lists, strict=True):
                 self._to_numpy(part, out=array[batch], after=done)
         return result
-
-    def _launched(self, users, k):
-        """(items, scores) of a batch, where they are made, and what to wait for before they are read."""
-        return self._top_items(self._array(users), k), None
 
     def metrics(self, test, users, k):
         result = np.empty((len(users), len(METRICS)))
@@ -283,7 +280,7 @@ class LaunchedRanking(InBatches):
     """Lists that a kernel of kernels/metrics/ranking.cu makes, up to MAX_ITEMS items each, and their metrics."""
 
     def __init__(self, device, entry, defines, candidates, seen, n_users):
-        self._device, self._array, self._to_numpy = device, device.array, device.to_numpy
+        self._device, self._array, self._to_numpy, self._mark = device, device.array, device.to_numpy, device.mark
         self._kernels = [device.kernel(SOURCE, name, **defines) for name in (entry, "ranking_metrics")]
         indptr, items = map(device.array, _rows(seen, n_users))
         self._given = {
@@ -292,10 +289,6 @@ class LaunchedRanking(InBatches):
             "candidates": device.array(candidates.view(np.uint8)),
             "n_items": len(candidates),
         }
-
-    def _launched(self, users, k):
-        found = super()._launched(users, k)[0]
-        return found, self._device.mark()
 
     def list_of(self, user, k):
         """(items, scores) of one user, whose position is int32 (1,) on the device: int64 and float32 (<= k,)."""
