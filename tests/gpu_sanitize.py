@@ -32,7 +32,9 @@ SGD = [
     *("schedules", "biases", "partial_fit"),
 ]
 TESTS = {
-    "als": [f"solvers/als/test_{name}.py" for name in ("als", "tensor_core", "warpgroups")],
+    "als": ["solvers/als/test_als.py"],
+    "tensor_core": [f"solvers/als/test_{name}.py" for name in ("tensor_core", "short_rows", "warpgroups")],
+    "dense": [f"solvers/als/test_{name}.py" for name in ("dense", "preconditioned")],
     "bayesian": ["models/test_bayesian.py"],
     "cumf": ["solvers/als/test_cumf.py"],
     "implicit": ["solvers/als/test_implicit.py"],
