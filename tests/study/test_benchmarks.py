@@ -24,6 +24,7 @@ IDS = [
     "ncf-ml1m-ndcg10", "gowalla-recall20", "gowalla-ndcg20", "gowalla-d1024-recall20",
     "gowalla-d1024-ndcg20", "gowalla-d2048-s", "ml1m-rmse", "ml1m-blend-rmse", "ml100k-rmse", "jester-mae",
     "rbm-epoch-x", "implicit-cpu-x", "libmf-cpu-x", "cumf-als-x", "cumf-sgd-x", "cu2rec-x", "joules-to-092",
+    "joules-to-092-cumf", "joules-to-092-sgd",
 ]
 # fmt: on
 
