@@ -134,6 +134,22 @@ def test_a_part_is_valid_until_the_next_is_asked_for(host):
     assert np.isnan(first).all()
 
 
+@pytest.mark.parametrize("values", [*ARRAYS, np.arange(26.0).reshape(2, 13).T])
+def test_what_is_launched_between_steps_sees_the_rows_so_far(launcher, values):
+    for last in (None, 4):  # to the end, or given up
+        there, steps = launcher.array_in_parts(values, BOUNDS)
+        found = []
+        for end in steps:
+            found.append((end, launcher.to_numpy(there[:end] + 1)))
+            if end == last:
+                break
+        steps.close()
+        assert [end for end, _ in found] == BOUNDS[1 : len(found) + 1]
+        assert all(np.array_equal(rows, values[:end] + 1) for end, rows in found)
+        if last is None:
+            assert there.dtype == values.dtype and np.array_equal(launcher.to_numpy(there), values)
+
+
 @pytest.mark.gpu
 def test_an_interrupted_stream_on_the_gpu_leaves_the_next_one_right(cuda):
     values, size = np.arange(1 << 22, dtype=np.float32), 1 << 20

@@ -104,6 +104,70 @@ def test_top_items_are_the_same_in_20_orders(host):
             assert np.array_equal(ranking.top_items(np.arange(9), 40)[0], expected)
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1), slice(0, 0), slice(5, 6), "shuffled"])
+def test_users_get_to_the_device_while_lists_of_others_are_made(launcher, monkeypatch, order):
+    p, q = integer_factors(40, 3, 1), integer_factors(150, 3, 2)
+    seen, candidates = seen_ratings(40, 150, 3).by_user, np.ones(150, bool)
+    users = np.random.default_rng(4).permutation(40) if order == "shuffled" else np.arange(40)[order]
+    happened, in_parts, kept = [], launcher.array_in_parts, []
+
+    def steps_of(steps):
+        for end in steps:
+            happened.append(end)
+            yield end
+
+    def spied(*given):
+        there, steps = in_parts(*given)
+        return there, steps_of(steps)
+
+    monkeypatch.setattr(launcher, "array_in_parts", spied)
+    monkeypatch.setattr(KernelRanking, "_batch", 11)
+    ranking = KernelRanking(p, q, candidates, seen, launcher.name, kept.append)
+    lists = ranking._lists
+    monkeypatch.setattr(ranking, "_lists", lambda *given, **more: happened.append("lists") or lists(*given, **more))
+    for _ in range(2):
+        expected = references.top_items(p, q, users, candidates, seen, 9)
+        for found, wanted in zip(ranking.top_items(users, 9), expected, strict=True):
+            assert np.array_equal(found, wanted, equal_nan=True)
+    first = happened[: happened.index("lists")]
+    assert [end for end in happened if end != "lists"] == [11, 22, 33, 40]
+    assert first == [end for end in (11, 22, 33, 40) if end - 11 <= users[:11].max(initial=-1)]
+    if order == slice(None):
+        assert happened[:8] == [11, "lists", 22, "lists", 33, "lists", 40, "lists"]
+    assert np.array_equal(launcher.to_numpy(kept[0]), p) and all(array is kept[0] for array in kept)
+
+
+def test_users_of_whom_a_part_is_on_the_device_are_not_kept(launcher, monkeypatch):
+    train = ragged_ratings(seed=0)
+    monkeypatch.setattr(KernelRanking, "_batch", 7)
+    model = ALS(4, device=launcher.name, biases=False).fit(train, 2)
+    users, lists, launched = np.arange(train.n_users), KernelRanking._top_items, []
+
+    def interrupted(self, *given):
+        launched.append(given)
+        if len(launched) == 2:
+            raise KeyboardInterrupt
+        return lists(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelRanking, "_top_items", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.recommend(users)
+    assert not model._users_there.was_of((model.user_factors,))
+    expected = ALS(4, device=launcher.name, biases=False).fit(train, 2).recommend(users)
+    np.testing.assert_equal(model.recommend(users), expected)
+    assert model._users_there.was_of((model.user_factors,))
+
+
+def test_one_list_waits_for_all_users(launcher, monkeypatch):
+    p, q, candidates = integer_factors(40, 3, 1), integer_factors(150, 3, 2), np.ones(150, bool)
+    monkeypatch.setattr(KernelRanking, "_batch", 11)
+    seen = seen_ratings(40, 150, 3).by_user
+    ranking = KernelRanking(p, q, candidates, seen, launcher.name, lambda there: None)
+    items, _ = ranking.list_of(launcher.array(np.array([39], np.int32)), 9)
+    assert np.array_equal(items, references.top_items(p, q, np.array([39]), candidates, seen, 9)[0][0])
+
+
 def test_an_item_without_a_number_for_a_score_never_comes(device):
     q = np.array([[1], [np.nan], [3]], np.float32)
     items, scores = ranking_of(device, np.ones((1, 1), np.float32), q, np.ones(3, bool), None).top_items(FIRST, 3)
@@ -243,14 +307,18 @@ def test_a_user_without_a_training_rating_gets_the_popular_items_at_the_mean(dev
     }
 
 
-def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, monkeypatch):
+@pytest.mark.parametrize("batch", [1 << 16, 7])
+def test_what_a_ranking_reads_is_copied_once_and_not_after_a_new_fit(launcher, monkeypatch, batch):
+    monkeypatch.setattr(KernelRanking, "_batch", batch)
     train = ragged_ratings(seed=0)
     model = ALS(4, device=launcher.name, biases=False).fit(train, 2)
     first = model.recommend(np.arange(train.n_users))
     assert "by_user" not in vars(train)  # ordered where the kernel runs
     given, array = [], launcher.array
-    monkeypatch.setattr(launcher, "array", lambda values: given.append(values) or array(values))
-    again = model.recommend(np.arange(train.n_users))
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher, "array", lambda values: given.append(values) or array(values))
+        patch.setattr(launcher, "array_in_parts", None)
+        again = model.recommend(np.arange(train.n_users))
     np.testing.assert_equal(again, first)
     ours = model.user_factors, model.item_factors, train.users, train.items
     assert given and not any(values is of for values in given for of in ours)

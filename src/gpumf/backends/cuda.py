@@ -200,6 +200,24 @@ class CudaDevice(Recorder):
             place[:] = part
         return results
 
+    def array_in_parts(self, values, bounds):
+        """(array, steps): as `array` of a long NumPy array, whose rows get there while others are worked on.
+
+        steps : iterator that yields how many rows are there for what is launched next: bounds[1], bounds[2], ..
+        """
+        there = self.empty(values.shape, values.dtype)
+        return there, self._arriving(there, np.ascontiguousarray(values), bounds)
+
+    def _arriving(self, there, values, bounds):
+        row = values.nbytes // len(values)
+        source, target = (flat.reshape(-1).view(np.uint8) for flat in (values, there))
+        places = [slice(row * begin, row * end) for begin, end in pairwise(bounds)]
+        pieces = [[source[place]] for place in places]
+        steps = zip(bounds[1:], places, self._streamed(pieces, _STAGE), strict=True)
+        for end, place, (part,) in steps:
+            target[place] = part
+            yield end
+
     def empty(self, shape, dtype):
         """An uninitialised array on the device."""
         return self._allocated(cupy.empty, shape, dtype, asked=int(np.prod(shape)) * np.dtype(dtype).itemsize)
@@ -282,10 +300,13 @@ class CudaDevice(Recorder):
         """
         yield from self._streamed([[array[begin:end] for array in arrays] for begin, end in pairwise(bounds)])
 
-    def _streamed(self, pieces):
-        """As `stream`, for lists of arrays, of one length each, and of the types of the first."""
+    def _streamed(self, pieces, least=0):
+        """As `stream`, for lists of arrays, of one length each, and of the types of the first.
+
+        least : elements that there is room for: pinned memory of a size that was taken before is found again
+        """
         if pieces:
-            longest = max(len(piece[0]) for piece in pieces)
+            longest = max(least, *(len(piece[0]) for piece in pieces))
             slots = [_Slot(self, pieces[0], longest) for _ in range(2)]
             kernels, copies = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
             yield from streaming.parts(pieces, slots, kernels, copies)

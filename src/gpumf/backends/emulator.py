@@ -196,6 +196,17 @@ class EmulatorDevice(Recorder):
     def arrays(self, values):
         return list(map(self.array, values))
 
+    def array_in_parts(self, values, bounds):
+        """(array, steps): rows of the array are there from the step on that yields their end."""
+        there = self.empty(values.shape, values.dtype)
+
+        def steps():
+            for begin, end in pairwise(bounds):
+                there[begin:end] = values[begin:end]
+                yield end
+
+        return there, steps()
+
     def empty(self, shape, dtype):
         """An array of NaN or -1, all bits set, which no kernel can take for a result of its own."""
         result = np.empty(shape, dtype)

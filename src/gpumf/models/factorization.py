@@ -20,7 +20,7 @@ from gpumf.models.finite import SOURCE as FINITE
 from gpumf.models.initial import SOURCE as INITIAL
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
-from gpumf.models.ranking import MAX_ITEMS, ItemColumns, ranking_of
+from gpumf.models.ranking import MAX_ITEMS, ItemColumns, KernelRanking, ranking_of
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, with_biases, without_biases
@@ -379,7 +379,7 @@ class Factorization(_Base):
         arrays = row[None], np.zeros(1, np.int32), np.array([0, len(seen)]), seen
         row, user, indptr, seen = self._there.packed(arrays)
         seen = CompressedRows(indptr, seen, None)
-        items, scores = self._kernel_ranking(row, seen, k, self._item_known).list_of(user, k)
+        items, scores = self._kernel_ranking(row, seen, self._item_known).list_of(user, k)
         if self._offset:
             scores += np.float32(self._offset)
         return self._told(items, "item", ids), self._clipped(scores)
@@ -409,17 +409,20 @@ class Factorization(_Base):
         if not self._kernel_ranks(k):
             return ranking_of(users, items, candidates, seen, k, self.device)
         users.flags.writeable = False  # a change would not be seen in the copy
-        users = self._users_there(lambda array=users: self._there.array(array), users)
-        return self._kernel_ranking(users, seen, k, candidates)
+        kept = self._users_there
+        if kept.was_of((users,)):
+            there = kept(lambda array=users: self._there.array(array), users)
+            return self._kernel_ranking(there, seen, candidates)
+        return self._kernel_ranking(users, seen, candidates, lambda there, of=users: kept(lambda: there, of))
 
-    def _kernel_ranking(self, users, seen, k, candidates):
-        """As `_ranking_without`, of users whose factors are on the device."""
+    def _kernel_ranking(self, users, seen, candidates, keep=None):
+        """As `_ranking_without`, of users whose factors are on the device, or get there and are kept."""
         items, there = self.item_factors, self._there
         items.flags.writeable = False
         items = self._items_there(lambda array=items: ItemColumns(array, there), items)
         if candidates is self._item_known:
             candidates = self._known_there(lambda known=candidates: there.array(known.view(np.uint8)), candidates)
-        return ranking_of(users, items, candidates, seen, k, self.device)
+        return KernelRanking(users, items, candidates, seen, self.device, keep)
 
 
 def of_rated_items(ratings: Ratings, item_factors: np.ndarray) -> tuple[Ratings, np.ndarray]:

@@ -341,18 +341,46 @@ class KernelRanking(LaunchedRanking):
     """By inner products of the factors, a tile of items at a time.
 
     item_factors : as of `InBatches`, or `ItemColumns` of them
+    keep : function that is given the users' factors on the device once they are all there, of NumPy arrays. They are
+        copied to the device while lists of the users before are made
     """
 
     _batch = 1 << 16  # lists of some are copied to the host while those of others are made
 
-    def __init__(self, user_factors, item_factors, candidates, seen, device):
+    def __init__(self, user_factors, item_factors, candidates, seen, device, keep=None):
         device = backends.device(device)
         there = isinstance(item_factors, ItemColumns)
         self._items = items = item_factors if there else ItemColumns(item_factors, device)
         super().__init__(device, "top_items", items.defines, candidates, seen, len(user_factors))
         self._merge = device.kernel(SOURCE, "merge_lists", **items.defines)
         self._given |= {"n_tiles": items.n_tiles, "item_columns": items.columns}
-        self._given["user_factors"] = device.array(user_factors)
+        self._keep, self._n_users = keep, len(user_factors)
+        if keep is None or self._n_users <= self._batch:
+            self._here, self._given["user_factors"] = self._n_users, device.array(user_factors)
+        else:
+            bounds = [*range(0, self._n_users, self._batch), self._n_users]
+            self._here = 0  # users that are on the device for what is launched next
+            self._given["user_factors"], self._steps = device.array_in_parts(user_factors, bounds)
+
+    def _batches(self, users):
+        for batch, some in super()._batches(users):
+            self._bring(some.max(initial=-1) + 1)
+            yield batch, some
+        self._bring(self._n_users)
+        if self._keep:
+            self._keep(self._given["user_factors"])
+
+    def _bring(self, users):
+        """Have the first so many users on the device for what is launched next.
+
+        The iterator is not run to its end, where it waits for copies, and these for kernels.
+        """
+        while self._here < users:
+            self._here = next(self._steps)
+
+    def list_of(self, user, k):
+        self._bring(self._n_users)
+        return super().list_of(user, k)
 
     def _top_items(self, users, k):
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
@@ -402,10 +430,7 @@ class ProductRanking(ScoresKernelRanking, LaunchedRanking):
 
 
 def ranking_of(user_factors, item_factors, candidates, seen, k, device):
-    """An `InBatches` for lists of k items, where the device is or on the CPU.
-
-    item_factors : where a kernel of `KernelRanking` ranks, they may be `ItemColumns`
-    """
+    """An `InBatches` for lists of k items, where the device is or on the CPU."""
     if device == "cpu" or k > MAX_ITEMS:
         return CpuRanking(user_factors, item_factors, candidates, seen)
     kernel = KernelRanking if user_factors.shape[1] <= COLUMNS[-1] else ProductRanking
