@@ -34,7 +34,7 @@ else:
         },
     )
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "ALS",
     "RBM",
