@@ -28,10 +28,10 @@
 //
 // What is left: the solution, meanwhile nothing is multiplied.
 // The same bits in every run: no sum depends on who arrives first.
-// Measured (make gains), NVIDIA H100 80GB HBM3, Netflix (synthetic), 200 factors, an iteration:
+// Measured (make gains), NVIDIA H200, Netflix (synthetic), 200 factors, an iteration:
 //                         seconds  % of roofline  gain
-//     tensor_core, wgmma  0.0476   23             –
-//     warpgroups          0.0337   32             1.41 x over tensor_core, wgmma
+//     tensor_core, wgmma  0.0471   26             –
+//     warpgroups          0.0321   37             1.47 x over tensor_core, wgmma
 #include "als/half_rows.cuh"
 #include "als/quads.cuh"
 #include "common/hopper.cuh"

@@ -15,7 +15,9 @@
 // An iteration on ratings of Netflix's shape, 100 factors, H100, in milliseconds (one run, median of 3, others of 10):
 // wmma_simple 423, cumf_cholesky 99.6, cumf_cg_fp16 69.1, tensor_core 13.6. The products are no longer what takes the
 // time, but the solutions.
-// Measured (make gains): not recorded yet.
+// Measured (make gains), NVIDIA H200, Netflix (synthetic), 100 factors, an iteration:
+//                  seconds  % of roofline  gain
+//     wmma_simple  0.426    10             –
 #include "als/half_rows.cuh"
 #include "common/async_mma.cuh"
 

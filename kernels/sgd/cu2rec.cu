@@ -27,8 +27,8 @@
 //     of half the loss.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                               seconds  % of roofline  gain
-//     cu2rec, early bird loses  0.0413   4.9            –
-//     cu2rec                    0.0362   5.5            1.14 x over cu2rec, early bird loses
+//     cu2rec, early bird loses  0.0411   4.9            –
+//     cu2rec                    0.036    5.6            1.14 x over cu2rec, early bird loses
 //     cu2rec, atomic            –        –              diverged
 #include "common/group.cuh"
 #include "common/random.cuh"
