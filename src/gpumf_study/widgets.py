@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from gpumf_study import figure_style as style
+from gpumf_study.experiments import _limits
 from gpumf_study.experiments.gpumf import race_steps
 from gpumf_study.experiments.thesis import crossover as experiment
 
@@ -166,7 +167,7 @@ def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Wid
         for solver, runs in of_setting.groupby("solver", sort=False):
             look = style.LOOKS["ALS", str(solver)]
             versions.append({"name": look.name, "colour": style.COLOURS[look.colour],
-                             "products": "fp16" if solver == "tensor_core" else "fp32",
+                             "products": "fp16" if solver in _limits.HALF_PRODUCTS else "fp32",
                              "steps": [_placed(side, runs[runs.x_step == side], roofs)
                                        for side in ("users", "items")]})  # fmt: skip
         settings.append({"name": f"{style.data_name(str(data))}, {factors} factors", "versions": versions})

@@ -181,7 +181,7 @@ def test_a_limit_is_the_longer_time_at_the_rate_of_the_units_that_do_the_work():
     ceilings = {"copy_bytes_per_second": 10.0, "fp32_flops": 100.0, "fp16_flops": 1000.0}
     assert _limits.limit_seconds(20, 100, ceilings, "cumf_lu") == 2
     assert _limits.limit_seconds(20, 1000, ceilings, "cumf_lu") == 10
-    assert {_limits.limit_seconds(10, 2000, ceilings, f"ALS {kernel}") for kernel in _limits.FUSED} == {2}
+    assert {_limits.limit_seconds(10, 2000, ceilings, f"ALS {kernel}") for kernel in _limits.HALF_PRODUCTS} == {2}
 
 
 def test_the_versions_of_cumf_are_timed_by_phases_and_loads(host):

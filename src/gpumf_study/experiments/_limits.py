@@ -14,6 +14,8 @@ from gpumf.backends.cpu.timing import seconds_of
 
 FUSED = "tensor_core", "warpgroups"
 """The versions of ALS that gather factors in half precision, and solve by conjugate gradient in the same kernel."""
+HALF_PRODUCTS = *FUSED, "wmma_simple"
+"""The versions of ALS that multiply in half precision, on the tensor cores."""
 CONJUGATE_GRADIENT = "cumf_cg", "cumf_cg_fp16", *FUSED
 """The versions of ALS whose solutions are approximate."""
 
@@ -54,7 +56,7 @@ def _copy(source, target):
 
 def limit_seconds(moved, flops, ceilings, kernel):
     """The time of the bytes or of the operations, whichever is longer; in FP16 where tensor cores do the latter."""
-    rate = ceilings["fp16_flops" if any(name in kernel for name in FUSED) else "fp32_flops"]
+    rate = ceilings["fp16_flops" if any(name in kernel for name in HALF_PRODUCTS) else "fp32_flops"]
     return max(moved / ceilings["copy_bytes_per_second"], flops / rate)
 
 
