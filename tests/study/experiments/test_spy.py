@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
 APART |= {"further_features", "search_seconds", "search_gpu", "search_peers", "als_then_sgd"}
-APART |= {"bayesian_seconds", "training_energy"}
+APART |= {"bayesian_seconds", "training_energy", "original_programs"}
 
 
 def fits(name):
