@@ -161,7 +161,9 @@ def figure(frame, model="ALS", settings=None):
         axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=np.where(ours, style.COLOURS["green"], "0.75"))
         axis.plot(1e3 * rows.bound, rows.index, "D", color=style.COLOURS["orange"], label="roofline bound")
         for place, row in enumerate(rows.itertuples()):
-            text = f" {1e3 * row.seconds:.3g} ms, {100 * row.share:.2g} %"
+            ms = 1e3 * row.seconds
+            text = f" {ms:,.0f} ms, " if ms >= 1e3 else f" {ms:.3g} ms, "
+            text += f"{100 * row.share:.2g} %"
             axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
         axis.set(xlabel=f"milliseconds of an iteration, {factors} factors", title=style.data_name(data))
         style.log_scale(axis.xaxis)
