@@ -194,8 +194,13 @@ def test_what_fit_leaves_beside_the_arrays_is_validated(tmp_path):
     model = ALS(4, device="cpu").fit(Ratings(TRAIN.users, TRAIN.items, TRAIN.values, 23, 17, np.array([1, 5])), 1)
     model.save(tmp_path / "model.npz")
     assert model.scale == (1, 5) == ALS.load(tmp_path / "model.npz", device="cpu").scale
+    for kind in (ALS, SGD, RBM, BayesianMF):
+        model = kind(4, device="cpu").fit(TRAIN, 1)
+        model.history, model.mean = None, 1j  # not fitted, but its biases are counted from that mean
+        with pytest.raises(ValueError, match="mean must be a number"):
+            model.make_solver(TRAIN)
     model = ALS(4, device="cpu").fit(TRAIN, 1)
-    model.history, model.mean = None, 1j  # not fitted, but its biases are counted from that mean
+    model.history, model.mean = None, 1j
     with pytest.raises(ValueError, match="mean must be a number"):
         model.make_solver(TRAIN, *model.initial_factors(TRAIN))
     model = ALS(4, device="cpu")

@@ -254,7 +254,6 @@ class Factorization(_Base):
             return super()._problem(train, arrays)
         if self._standard is None:  # not fitted
             self.mean, self._standard = train.mean, train.damped
-        self.mean = number("mean", self.mean, least=-np.inf)
         biases = map(column_of, arrays, (-2, -1), repeat(train.device))
         train = train.standardized(self.mean, *biases, self._standard.step)
         return super()._problem(train, self._to_solve(arrays))

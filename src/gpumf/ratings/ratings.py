@@ -11,7 +11,7 @@ import numpy as np
 
 from gpumf._util.counter_rng import random_order, random_subset
 from gpumf._util.sorting import stable_order
-from gpumf._util.validation import MAX_SEED, array, brief, integer
+from gpumf._util.validation import MAX_SEED, array, brief, integer, number
 from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, checked, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
@@ -433,6 +433,7 @@ class Ratings:
 
     def standardized(self, mean: float, user_biases: Any, item_biases: Any, unit: float) -> Self:
         """The same ratings, each less the mean and both biases, in a unit. Orders that are there are kept."""
+        mean = number("mean", mean, least=-np.inf)  # a model's may have been assigned
         biases = {"by_user": (user_biases, item_biases), "by_item": (item_biases, user_biases)}
 
         def left(of):
