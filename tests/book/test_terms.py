@@ -1,6 +1,7 @@
 """What people read is in the standard terms of the field: pages, docstrings, error messages, labels of figures."""
 
 import ast
+import inspect
 import json
 import re
 
@@ -31,7 +32,7 @@ def strings(path):
     """Docstrings, and what is said in errors, labels and captions: strings of more than one word."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.value
+            yield inspect.cleandoc(node.value)  # else its lines look like code
 
 
 def texts():

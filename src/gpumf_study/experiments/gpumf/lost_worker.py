@@ -79,8 +79,8 @@ def trained_again(folder):
 
 
 def costs(frame):
-    """Return by repeat what the killed worker cost: x_again, share (of the epochs between checkpoints), x_seconds (of
-    the whole fit, without compiling) and gap (of the last test RMSE, without sign)."""
+    """Return by repeat what the killed worker cost: x_again, share (of the epochs between checkpoints), x_seconds (end
+    to end, without compiling) and gap (of the last test RMSE, without sign)."""
     runs = sweep.phase_seconds(frame, without=("compile",)).set_index(["repeat", "x_killed"])
     rmse = sweep.last_epoch(frame).set_index(["repeat", "x_killed"]).value
     killed, undisturbed = (runs.xs(k, level="x_killed") for k in (1, 0))
