@@ -13,6 +13,7 @@ from IPython.display import Markdown
 
 from gpumf.backends import sources
 from gpumf_study import claims, experiments, results
+from gpumf_study.figure_style import digits
 
 
 def kernel(path, name, since=None, until=None):
@@ -112,11 +113,6 @@ def verdicts(ids):
         }
     )
     return table.style.hide()
-
-
-def digits(value):
-    """Return a number as a cell of a table shows it, "–" for NaN."""
-    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
 
 
 def named(path):

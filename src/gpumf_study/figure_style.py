@@ -102,6 +102,11 @@ def save(figure, result, suffix=""):
     return figure
 
 
+def digits(value):
+    """Return a number as a cell of a table or a label shows it, "–" for NaN."""
+    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
+
+
 def narrow(figure):
     """A copy of a drawn figure of `panels` for narrow screens: one panel below another, long texts broken."""
     figure = pickle.loads(pickle.dumps(figure))

@@ -161,9 +161,7 @@ def figure(frame, model="ALS", settings=None):
         axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=np.where(ours, style.COLOURS["green"], "0.75"))
         axis.plot(1e3 * rows.bound, rows.index, "D", color=style.COLOURS["orange"], label="roofline bound")
         for place, row in enumerate(rows.itertuples()):
-            ms = 1e3 * row.seconds
-            text = f" {ms:,.0f} ms, " if ms >= 1e3 else f" {ms:.3g} ms, "
-            text += f"{100 * row.share:.2g} %"
+            text = f" {style.digits(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
             axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
         axis.set(xlabel=f"milliseconds of an iteration, {factors} factors", title=style.data_name(data))
         style.log_scale(axis.xaxis)

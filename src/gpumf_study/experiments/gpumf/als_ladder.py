@@ -139,7 +139,7 @@ def figure(frame):
     place, seconds = range(len(table)), 1e3 * table.seconds
     axis.barh(place, seconds, 0.7, color=style.COLOURS["green"])
     for k, (time, share) in enumerate(zip(seconds, table.share, strict=True)):
-        axis.annotate(f" {time:.3g} ms, {100 * share:.2g} %", (time, k), va="center", size=9)
+        axis.annotate(f" {style.digits(time)} ms, {100 * share:.2g} %", (time, k), va="center", size=9)
     axis.set_yticks(place, [f"{f} factors, {version}" for f, version in table.index])
     axis.set(xlabel="milliseconds of an iteration", xlim=(0, 1.3 * seconds.max()))
     axis.grid(axis="y", visible=False)
