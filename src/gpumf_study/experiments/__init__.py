@@ -179,6 +179,16 @@ def load_ratings(name):
     return _noted(load_dataset(name))
 
 
+def official(ratings, held_out=0.2):
+    """(train, test): the official split of ratings that have one, else a random one with this share for the test."""
+    return ratings.split(held_out) if ratings.test_mask is None else ratings.official_split()
+
+
+def training_ratings(ratings):
+    """The ratings of the official training set; all of them where there is none."""
+    return ratings if ratings.test_mask is None else ratings.official_split()[0]
+
+
 def present_ratings(names):
     """The data sets of these names that are on this machine, loaded one after another; synthetic ones always are."""
     present = dataset_names().present

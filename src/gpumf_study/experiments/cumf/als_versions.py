@@ -13,7 +13,7 @@ from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_cumf import Cumf
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import _limits, load_ratings, usable_solvers
+from gpumf_study.experiments import _limits, load_ratings, training_ratings, usable_solvers
 
 ALPHA = 2.0  # of implicit feedback
 PUBLISHED = {"regularization": 0.1, "alpha": ALPHA, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
@@ -46,7 +46,7 @@ def run(data, factors, implicit_factors, repeats):
     frames = []
     for name, explicit, implicit in zip(data, factors, implicit_factors, strict=True):
         ratings = load_ratings(name)
-        train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+        train = training_ratings(ratings)
         options = {"regularization": 0.05, "biases": False, "clip": False}
         models = [model for f in explicit for model in _models(ALS, f, device, **options)]
         models += [model for f in implicit for model in _models(ImplicitALS, f, device, **PUBLISHED)]

@@ -17,7 +17,7 @@ from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, below, near
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import load_ratings, official
 from gpumf_study.experiments.gpumf import peers_sgd
 
 OURS, LU = ("ALS", "cumf_cg_fp16"), ("ALS", "cumf_lu")
@@ -74,7 +74,7 @@ def run(data, solvers, factors, epochs, repeats, libmf):
 def _libmf(data, factors, regularization, target, repeats, epochs, rates):
     """The rows of LIBMF, end to end, with the rate that is there in the fewest epochs."""
     ratings = load_ratings(data)
-    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
+    train, test = official(ratings)
     mean = float(train.values.mean(dtype=np.float64))
 
     def until(rate):

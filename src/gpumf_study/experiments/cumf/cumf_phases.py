@@ -15,7 +15,7 @@ from gpumf import ALS, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import kernels_unavailable, load_ratings
+from gpumf_study.experiments import kernels_unavailable, load_ratings, training_ratings
 
 OURS, CUBLAS = "cumf_cg", "cuBLAS"
 STEPS = {"get_hermitian": "products", "solve": "solutions"}
@@ -33,7 +33,7 @@ def run(data, part, factors, repeats, batch):
     """Time the phases of iterations, then cuBLAS on batches of rows."""
     device = backends.device("cuda" if backends.available() else "emulator")
     ratings = sweep.corner(load_ratings(data), part)
-    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    train = training_ratings(ratings)
     shapes = {"users": train.n_users, "items": train.n_items}
     options = {"biases": False, "weighted": True, "clip": False, "cg_steps": 6, "cg_tolerance": 1e-4}
     model = ALS(factors, 0.05, solver=OURS, device=device.name, **options)

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, near
-from gpumf_study.experiments import load_ratings, usable_devices
+from gpumf_study.experiments import load_ratings, training_ratings, usable_devices
 from gpumf_study.experiments.cumf.als_versions import ALPHA, PUBLISHED
 
 CG_STEPS = 3  # of `implicit`, which has no parameter for them
@@ -33,7 +33,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "iterations": 2}
 def run(data, factors, solvers, iterations):
     """Fit with each solver that this machine has, and with `implicit` if it is there; a repeat is an iteration."""
     ratings = load_ratings(data)
-    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    train = training_ratings(ratings)
     places, rows = ImplicitALS.solvers(), []
     for solver in tqdm(solvers, desc="implicit_seconds", leave=False):
         if places[solver] in usable_devices():

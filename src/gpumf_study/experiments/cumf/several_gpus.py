@@ -15,7 +15,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import _kept, load_ratings, usable_workers, workers_unavailable
+from gpumf_study.experiments import _kept, load_ratings, official, usable_workers, workers_unavailable
 
 PLAIN = 0
 """In the place of a number of workers: a plain `fit`, without Dask."""
@@ -48,7 +48,7 @@ def run(data, part, fits, workers, repeats):
     from gpumf.distributed import fit, local_cluster
 
     ratings = sweep.corner(load_ratings(data), part)
-    train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
+    train, test = official(ratings)
     gpus, counts, frames = backends.gpus(), usable_workers(workers), []
     parameters = {"data": data, "part": part, "fits": fits}
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from gpumf import ALS, ImplicitALS, backends
 from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings
+from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings, training_ratings
 
 # As parts of the solver, see `gpumf.solvers.als_tensor_core.Gathering`, unless it is another solver's name.
 VERSIONS = {
@@ -52,7 +52,7 @@ def run(data, most, factors, implicit_factors, repeats):
     device.compile_ahead([_source(model, version) for model in models for version in _versions(model, device)])
     units, ceilings = ("tensor_core", _limits.ceilings(name)) if name == "cuda" else ("", _limits.ceilings("cpu"))
     ratings = load_ratings(data)
-    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    train = training_ratings(ratings)
     if most is not None:
         train = train.select(range(min(most, train.nnz)))
     rows = []

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from gpumf import BayesianMF
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import load_ratings, official
 
 PROFILES = {
     "full": {"data": "netflix-synthetic", "factors": 64, "epochs": 100, "repeats": 5},
@@ -28,7 +28,7 @@ def run(data, factors, epochs, repeats):
     Return a DataFrame with a row a phase of each fit, with its seconds, and one with its test error
     """
     ratings, rows = load_ratings(data), []
-    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.1, seed=0)
+    train, test = official(ratings, 0.1)
     for repeat in tqdm(range(repeats + 1), desc=f"bayesian_seconds {ratings.name}", leave=False):
         model = BayesianMF(factors, seed=repeat).fit(replace(train), epochs)
         labels = {"solver": model.solver, "device": model.device, "repeat": repeat, "epoch": epochs}

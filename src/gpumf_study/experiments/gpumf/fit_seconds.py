@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gpumf import ALS, SGD, ImplicitALS, backends
 from gpumf.solvers import schedules
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import load_ratings, training_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import confidences
 
 MODELS = {"ALS": ALS, "ImplicitALS": ImplicitALS, "SGD": SGD}
@@ -58,7 +58,7 @@ def run(data, fits, prepare, repeats):
     unseen items of all users. variant is where the orders are made, repeat 0 the first of the process
     """
     ratings = load_ratings(data)
-    train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
+    train = training_ratings(ratings)
     rows, met = [], set()
     for fit in tqdm(fits, desc=f"fit_seconds {ratings.name}", leave=False):
         rows += _measured(train, *fit, prepare[:1] if fit[0] in met else prepare, repeats)

@@ -20,7 +20,7 @@ import pandas as pd
 from gpumf import ALS, backends
 from gpumf.ratings.synthetic import RECIPES
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import _published, load_ratings
+from gpumf_study.experiments import _published, load_ratings, training_ratings
 
 # The kernels looked at, those that make the products and the solver, by the version that launches them.
 KERNELS = {"tensor_core": ["tensor_core"], "cumf_cg_fp16": ["get_hermitian", "solve_cg"]}
@@ -103,7 +103,7 @@ def run(data, factors):
 def half_sweeps(data, factors):
     """What is counted: the user update, then the item update, of every version in turn."""
     ratings = load_ratings(data)
-    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    train = training_ratings(ratings)
     for kernel in KERNELS:
         model = ALS(factors, solver=kernel, regularization=0.05, biases=False, clip=False)
         trainer = model.make_solver(train)

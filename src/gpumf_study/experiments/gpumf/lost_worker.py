@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gpumf import ALS, backends
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import load_ratings, usable_workers, workers_unavailable
+from gpumf_study.experiments import load_ratings, official, usable_workers, workers_unavailable
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "part": [150, 120], "solver": "parallel", "factors": 8, "epochs": 8,
@@ -43,7 +43,7 @@ def run(data, part, solver, factors, epochs, every, killed_after, workers, repea
     from gpumf.distributed import fit, local_cluster
 
     ratings = sweep.corner(load_ratings(data), part)
-    train, test = ratings.split(0.2) if ratings.test_mask is None else ratings.official_split()
+    train, test = official(ratings)
     gpus, n, frames = backends.gpus(), max(usable_workers(workers)), []
     model = partial(ALS, factors, 0.05, biases=False, clip=False, solver=solver, device="cuda" if gpus else "cpu")
     with local_cluster(n) as client:
@@ -79,8 +79,8 @@ def trained_again(folder):
 
 
 def costs(frame):
-    """Return by repeat what the killed worker cost: x_again, share (of the epochs between checkpoints), x_seconds (end
-    to end, without compiling) and gap (of the last test RMSE, without sign)."""
+    """Return by repeat what the killed worker cost: x_again, share (of the epochs between checkpoints), x_seconds
+    (end to end, without compiling) and gap (of the last test RMSE, without sign)."""
     runs = sweep.phase_seconds(frame, without=("compile",)).set_index(["repeat", "x_killed"])
     rmse = sweep.last_epoch(frame).set_index(["repeat", "x_killed"]).value
     killed, undisturbed = (runs.xs(k, level="x_killed") for k in (1, 0))

@@ -48,7 +48,7 @@ from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import _kept, load_ratings, trained
+from gpumf_study.experiments import _kept, load_ratings, official, trained
 from gpumf_study.experiments.cu2rec import RATES
 from gpumf_study.experiments.cu2rec.cu2rec_training import PUBLISHED_START
 
@@ -140,7 +140,7 @@ def run(data, factors, epochs, error, workers, repeats):
             if not paths:
                 continue
             ratings = load_ratings(name)
-            split = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
+            split = official(ratings)
             task = Comparison(beside, *split, factors[beside], epochs[beside], error[beside], workers)
             with TemporaryDirectory(prefix="gpumf-") as folder:
                 made = [once(key, make) for key, make in task.theirs(Path(folder), paths, repeats)]

@@ -19,7 +19,7 @@ from gpumf import ImplicitALS, backends
 from gpumf._util import threads
 from gpumf._util.counter_rng import random_subset
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import load_ratings, training_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS, confidences
 from gpumf_study.experiments.gpumf.als_implicit_cpu import (
     why_unavailable as why_unavailable,  # of this one as of that
@@ -54,7 +54,7 @@ def run(data, factors, iterations, repeats, steps):
     (see `_loss`), x_iterations, x_version (of implicit)
     """
     ratings = load_ratings(data)
-    train = ratings.official_split()[0] if ratings.test_mask is not None else ratings
+    train = training_ratings(ratings)
     matrix, rows = confidences(train, ALPHA), []
     for f in factors:
         for model, solver, device in tqdm(PROGRAMS, desc=f"peers_als, {f} factors", leave=False):

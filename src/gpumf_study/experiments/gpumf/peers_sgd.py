@@ -33,7 +33,7 @@ from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import load_ratings, usable_devices, wall_seconds
+from gpumf_study.experiments import load_ratings, official, usable_devices, wall_seconds
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, CPU", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
@@ -79,7 +79,7 @@ def run(data, factors, epochs, repeats, grids):
     ratings in NumPy, as each program takes them, to factors in NumPy; those of training are missing for LIBMF.
     """
     ratings = load_ratings(data)
-    train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2)
+    train, test = official(ratings)
     inner, held_out = train.split(0.1)
     rows = []
     usable = usable_devices()

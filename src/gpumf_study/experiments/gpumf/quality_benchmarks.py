@@ -19,7 +19,7 @@ from tqdm import tqdm
 from gpumf import ImplicitALS, Ratings
 from gpumf.ratings import files
 from gpumf_study import figure_style as style
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import load_ratings, official
 
 NCF = "ncf-ml-1m"
 _NAMES = {NCF: "NCF (MovieLens 1M)", "gowalla": "Gowalla"}
@@ -56,7 +56,7 @@ def run(data, factors, grid, repeats, device="cpu"):
     for name in data:
         ratings = load_ratings(name)
         ratings = _counted_once(ratings)
-        train, test = ratings.official_split() if ratings.test_mask is not None else ratings.split(0.2, seed=0)
+        train, test = official(ratings)
         tuned = _tuned(name, train, device, **grid[name])
         rows += tuned
         of_lists = pd.DataFrame(row for row in tuned if row["metric"].startswith("ndcg"))

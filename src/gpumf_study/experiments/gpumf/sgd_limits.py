@@ -12,7 +12,7 @@ from tqdm import tqdm
 from gpumf import SGD, backends
 from gpumf.solvers.sgd_fast import Fast
 from gpumf.solvers.sgd_partition import tiled
-from gpumf_study.experiments import _limits, load_ratings
+from gpumf_study.experiments import _limits, load_ratings, training_ratings
 
 PROFILES = {
     "quick": {"data": "ml-100k-synthetic", "factors": 16, "repeats": 5},
@@ -31,7 +31,7 @@ def run(data, factors, repeats):
     device = "cuda" if backends.available() else "cpu"
     timed, ceilings = _limits.clock(device), _limits.ceilings(device)
     ratings = load_ratings(data)
-    train = ratings if ratings.test_mask is None else ratings.official_split()[0]
+    train = training_ratings(ratings)
     moved, flops = _limits.epoch_of_updates(train.n_users, train.n_items, train.nnz, factors)
     rows = []
     kernels = ("hogwild", "cumf_sgd", "fast") if device == "cuda" else ("sequential", "parallel")

@@ -18,7 +18,7 @@ from gpumf import ALS, SGD, backends
 from gpumf.ratings import DeviceRatings
 from gpumf.solvers import schedules
 from gpumf_study import energy
-from gpumf_study.experiments import load_ratings, trained
+from gpumf_study.experiments import load_ratings, official, trained
 from gpumf_study.experiments.gpumf import sgd_schemes
 
 _RATES = sgd_schemes.RATES["netflix"] | {"schedule": schedules.from_dict(sgd_schemes.POWER)}
@@ -69,8 +69,7 @@ def run(data, trainings, error, epochs, seconds, idle, repeats):
     Raise gpumf_study.energy.EnergyError where the counter cannot be read.
     """
     ratings, rows = load_ratings(data), []
-    official = ratings.test_mask is not None
-    train, test = ratings.official_split() if official else ratings.split(0.2, seed=0)
+    train, test = official(ratings)
     device = backends.device("cuda" if backends.available() else "emulator")
     train = DeviceRatings.of(train, device)
     with energy.counter(device) as counter:
