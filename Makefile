@@ -34,7 +34,7 @@ help: ## list the targets
 NEEDS = numpy scipy pandas numba matplotlib h5py pyarrow tqdm platformdirs
 book pdf notebook: NEEDS += papermill ipykernel jupyter_book
 test test-slow test-sanitize test-gpu test-gpu-sanitize mutants: NEEDS += pytest hypothesis
-test test-slow test-sanitize: NEEDS += xdist
+test test-slow test-sanitize test-gpu: NEEDS += xdist
 test-wheel: NEEDS = pip hatchling numpy
 lint: NEEDS = ruff mypy
 format: NEEDS = ruff
@@ -86,7 +86,7 @@ test-wheel: $(READY) ## build the sdist and from that the wheel, and train with 
 	$(RUN) tests/wheel.py $(ARGS)
 
 test-gpu: $(READY) ## run the tests that need a CUDA device and record the outcome in data/results
-	$(RUN) -m pytest -m gpu --record $(ARGS)
+	$(RUN) -m pytest -m gpu --record -n logical --maxprocesses 12 --dist worksteal $(ARGS)
 
 test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and record what it finds in data/results
 	$(RUN) tests/gpu_sanitize.py $(ARGS)

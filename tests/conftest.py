@@ -1,6 +1,7 @@
 """Devices to test on, results to test with, and which tests a run has."""
 
 import json
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from gpumf import backends
 from gpumf_study import results
 from launched import Launched
-from support import GpuRecord
+from support import GpuRecord, own_gpu_first
 
 # The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
 # draws more, and others each time.
@@ -60,7 +61,15 @@ def host():
     return backends.device("emulator")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """With pytest-xdist, tell each worker which GPU its tests are to use."""
+    node.workerinput["gpus"] = own_gpu_first(node.gateway.id, backends.gpus())
+
+
 def pytest_configure(config):
+    if gpus := getattr(config, "workerinput", {}).get("gpus"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # CuPy has not asked for any yet
     config.pluginmanager.register(Launched(config), "launched")
     if config.getoption("--unpooled"):
         import cupy

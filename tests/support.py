@@ -136,6 +136,18 @@ def hashed(x):
     return z ^ z >> 31
 
 
+def own_gpu_first(worker, gpus):
+    """CUDA_VISIBLE_DEVICES of a worker of pytest-xdist: all GPUs, so that tests of several see them, from its own on.
+
+    worker : str, 'gw0' and so on; they take GPUs in turn
+    gpus : int, of this machine; for 0 the text is empty
+    """
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    names = names[:gpus] if names[0] else [*map(str, range(gpus))]
+    own = int(worker.removeprefix("gw")) % max(gpus, 1)
+    return ",".join(names[own:] + names[:own])
+
+
 class GpuRecord:
     """Counts the outcomes of the tests marked gpu and stores them with the provenance of this machine."""
 

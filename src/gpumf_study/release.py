@@ -12,6 +12,8 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
+import pandas as pd
+
 from gpumf import __version__, backends
 from gpumf_study import experiments, results
 
@@ -36,14 +38,23 @@ def remaining(names=None, device=None):
     return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
 
 
+def times_cpus(name):
+    """Whether the last recording of an experiment has times of the CPU."""
+    last = results.recorded(name)
+    frame = pd.DataFrame() if last is None else last.frame
+    frame = frame.reindex(columns=["device", "threads", "seconds"])
+    on_cpu = (frame.device == "cpu") | frame.threads.notna()
+    return bool((on_cpu & frame.seconds.notna()).any())
+
+
 def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
     """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
 
     todo : dict, see `remaining`
     minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
         end within them is stopped
-    gpus : int, experiments at a time, each with a GPU of its own and a share of the cores; those that take all GPUs
-        come after the others, one at a time
+    gpus : int, experiments at a time, each with a GPU of its own and a share of the cores. At most half of them
+        are of those that time CPUs, which share caches and memory. Those that take all GPUs come last, one at a time
     """
     latest, outcomes, left = clock() + 60 * minutes, [], []
 
@@ -64,23 +75,29 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
         outcomes.append(status == 0)
 
     alone = [name for name in todo if gpus == 1 or experiments.takes_all_gpus(name)]
-    waiting = deque(name for name in todo if name not in alone)
+    side_by_side = [name for name in todo if name not in alone]
+    on_cpus = deque(name for name in side_by_side if times_cpus(name))
+    others = deque(name for name in side_by_side if name not in on_cpus)
 
-    def go_on(gpu, cores):
+    def go_on(gpu, cores, queues):
         if cores:
             os.sched_setaffinity(0, cores)  # of this thread, and of the processes that it starts
-        while True:
-            try:
-                name = waiting.popleft()
-            except IndexError:
-                return
-            begin(name, env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu})
+        for waiting in queues:
+            while True:
+                try:
+                    name = waiting.popleft()
+                except IndexError:
+                    break
+                own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(gpus)}
+                begin(name, env=os.environ | own)
 
+    queues = [[on_cpus, others] if 2 * k < gpus else [others] for k in range(gpus)]
     with ThreadPoolExecutor(gpus) as pool:
         try:
-            list(pool.map(go_on, *_shares(gpus)))
+            list(pool.map(go_on, *_shares(gpus), queues))
         except BaseException:
-            waiting.clear()
+            on_cpus.clear()
+            others.clear()
             raise
     for name in alone:
         begin(name)

@@ -133,11 +133,13 @@ def provenance() -> dict[str, Any]:
     """Facts on this machine, its software and this code as they are now, as plain values: taken before a run.
 
     Return a dict: started (when this was called), commit and clean (of the repository that holds the package's
-    sources, as the working tree stands; None and False for an installed package), kernels_sha256, and more
+    sources, as the working tree stands; None and False for an installed package), kernels_sha256,
+    experiments_at_a_time (on this machine, see `release.record`), and more
     """
     commit, clean = _commit()
     facts = {"started": datetime.now(UTC).isoformat(timespec="milliseconds"), "commit": commit, "clean": clean,
              "kernels_sha256": sources.digest(), "cpu": _cpu_name(), "cpu_count": threads.cores(),
+             "experiments_at_a_time": int(os.environ.get("GPUMF_EXPERIMENTS_AT_A_TIME", 1)),
              "platform": platform.platform(), "python": platform.python_version(),
              "packages": {"gpumf": __version__} | {name: metadata.version(name) for name in _PACKAGES},
              "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])}  # fmt: skip

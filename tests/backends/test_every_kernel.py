@@ -7,7 +7,7 @@ import pytest
 
 from gpumf.backends import sources
 from launched import Launched, wanted
-from support import NAMES
+from support import NAMES, own_gpu_first
 
 
 def config_of(**options):
@@ -85,3 +85,11 @@ def test_its_header_says_what_was_measured_and_points_nowhere_else(source):
     header = re.match(r"(?://.*\n)+", text)[0]
     assert len(re.findall(r"^// Measured \(make gains\)[:,] ", header, re.MULTILINE)) == 1
     assert ".ipynb" not in text
+
+
+def test_each_process_of_the_tests_has_another_gpu_first(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert own_gpu_first("gw0", 0) == own_gpu_first("gw7", 0) == ""
+    assert [own_gpu_first(f"gw{k}", 3) for k in range(4)] == ["0,1,2", "1,2,0", "2,0,1", "0,1,2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [own_gpu_first(f"gw{k}", 2) for k in (0, 1)] == ["5,7", "7,5"]

@@ -61,6 +61,13 @@ def test_the_command_is_said_without_its_folder(monkeypatch):
     assert results.provenance()["command"] == "program first second"
 
 
+def test_what_ran_beside_is_said(monkeypatch):
+    monkeypatch.delenv("GPUMF_EXPERIMENTS_AT_A_TIME", raising=False)
+    assert results.provenance()["experiments_at_a_time"] == 1
+    monkeypatch.setenv("GPUMF_EXPERIMENTS_AT_A_TIME", "4")
+    assert results.provenance()["experiments_at_a_time"] == 4
+
+
 def test_the_commit_is_that_of_the_packages_sources(project, here, monkeypatch):
     head = git(project, "rev-parse", "HEAD")
     assert said() == (head, True) and head != git(here, "rev-parse", "HEAD")

@@ -1,9 +1,11 @@
 """What `make record` takes, in which order, and what a time limit leaves out."""
 
 import subprocess
-from threading import Barrier, get_ident
+from threading import Barrier, Lock, get_ident
+from time import sleep
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from gpumf import __version__
@@ -74,12 +76,43 @@ def test_each_gpu_has_one_experiment_at_a_time(recorded, monkeypatch):
         name = command[command.index("gpumf_study.experiments") + 1]
         if env:
             met.wait(10)  # two are under way, or this ends with an error
+        assert not env or env["GPUMF_EXPERIMENTS_AT_A_TIME"] == "2"
         ran.append((name, env and env["CUDA_VISIBLE_DEVICES"], own.get(get_ident())))
         return SimpleNamespace(returncode=0)
 
     assert release.record(everything, 1.0, gpus=2, run=run) == (7, 0, [])
     assert ran[-1] == ("every", None, None) and sorted(name for name, *_ in ran[:-1]) == [*"abcdef"]
     assert {(gpu, *cores) for _, gpu, cores in ran[:-1]} == {("3", 4, 5, 6), ("5", 7, 8, 9)}
+
+
+def test_at_most_half_of_the_experiments_at_a_time_time_cpus(recorded, monkeypatch):
+    frames = {
+        "a": pd.DataFrame({"device": ["cuda", "cpu"], "seconds": [1.0, 2.0]}),
+        "b": pd.DataFrame({"threads": [2], "seconds": [1.0]}),
+        "c": pd.DataFrame({"device": ["cuda", "cpu"], "seconds": [1.0, None]}),  # an error of the CPU's
+        "d": pd.DataFrame({"device": ["cuda"], "seconds": [1.0]}),
+        "e": pd.DataFrame({"metric": ["rmse"], "value": [1.0]}),
+    }
+    kept = {name: SimpleNamespace(frame=frame) for name, frame in frames.items()}
+    monkeypatch.setattr(results, "recorded", kept.get)
+    assert [name for name in "abcdef" if release.times_cpus(name)] == ["a", "b"]
+    for name in ("sched_getaffinity", "sched_setaffinity"):
+        monkeypatch.delattr(release.os, name, raising=False)
+    lock, under_way, most = Lock(), set(), []
+
+    def run(command, timeout, **_):
+        name = command[command.index("gpumf_study.experiments") + 1]
+        with lock:
+            under_way.add(name)
+            most.append(len(under_way & set("abgh")))
+        sleep(0.05)
+        with lock:
+            under_way.remove(name)
+        return SimpleNamespace(returncode=0)
+
+    kept |= dict.fromkeys("gh", kept["b"])
+    assert release.record(dict.fromkeys("abghcdef", 1.0), 1.0, gpus=4, run=run) == (8, 0, [])
+    assert max(most) == 2
 
 
 def test_what_takes_all_gpus_is_recorded_under_their_number(recorded, monkeypatch):
