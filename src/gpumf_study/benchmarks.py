@@ -55,6 +55,8 @@ class Stored:
         frame = self.result().frame
         if self.table is not None:
             frame = getattr(experiments.module(self.experiment), self.table)(frame)
+            if frame.empty:
+                raise results.NoResult(f"{self.experiment} was recorded with nothing for {self.table}")
         if missing := self.where.keys() - set(frame):
             raise results.NoResult(f"{self.experiment} was recorded without {sorted(missing)}")
         for column, wanted in self.where.items():
@@ -108,7 +110,7 @@ class Benchmark:
             return row
         result = self.measured.result()
         row |= {"value": value, "low": low, "high": high, "n": n}
-        return row | {"machine": _machine(result, self.cpu), "commit": result.provenance["commit"]}
+        return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
     def _public(self):
         if not isinstance(self.public, Stored):
@@ -161,7 +163,7 @@ def shown(value: float, unit: str) -> str:
     return f"{number} {unit}".strip()
 
 
-def _machine(result, cpu):
+def machine(result, cpu):
     """The name of the GPU with their number where it is not one, or the CPU with its number of threads."""
     facts, gpus = result.provenance, results.machine_of(result.device)[1]
     if cpu or "gpu" not in facts:

@@ -97,7 +97,7 @@ def test_pages_open_in_colab_and_binder_where_the_repository_has_an_address(monk
     assert {"colab_url", "binderhub_url"} <= options["launch_buttons"].keys() and options["path_to_docs"] == "book"
 
 
-@pytest.mark.parametrize("path", BOOK.rglob("*.ipynb"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(BOOK.rglob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_page_uses_names_that_there_are(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     tree = ast.parse("\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"))
