@@ -28,34 +28,35 @@ LINKS = 450e9
 """Bytes a second that an H200 receives from others of its host: 18 links of NVLink 4, 25 GB/s in each direction each,
 as NVIDIA publishes them."""
 PROFILES = {
-    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "workers": [1, 2], "iterations": 3},
-    "full": {"data": "hugewiki-synthetic", "factors": 100, "workers": [1, 2, 4], "iterations": 10},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "workers": [1, 2], "iterations": 3, "repeats": 2},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "workers": [1, 2, 4], "iterations": 10, "repeats": 5},
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "iterations": 1}
+PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "iterations": 1, "repeats": 1}
 
 
 why_unavailable = workers_unavailable
 
 
-def run(data, factors, workers, iterations):
-    """Train with each number of workers that the machine has a GPU for, from the same factors.
+def run(data, factors, workers, iterations, repeats):
+    """Train with each number of workers that the machine has a GPU for.
 
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
+    repeats : int, trainings with each number of workers, each from other factors
 
     Return a DataFrame with a row a step of a worker: x_workers, x_rank, x_iteration, x_step (those of
     `gpumf.distributed.als.ALSWorker.steps`), x_begin and seconds (from where all have begun the iteration), the test
     RMSE after the iteration as value
     """
     columns = ["x_iteration", "x_step", "x_begin", "seconds", "value"]
-    frame = on_workers(workers, _train, columns, data, factors, iterations)
+    frame = on_workers(workers, _train, columns, data, factors, repeats, iterations)
     return frame.assign(model="ALS", solver="tensor_core")
 
 
 def on_workers(workers, train, columns, data, factors, *arguments):
-    """What a training gives on each number of workers that the machine has a GPU for, as one frame.
+    """What trainings give on each number of workers that the machine has a GPU for, as one frame.
 
     train : function (comm, data, factors, *arguments, device) -> (identity of the data, rows) of one worker
-    columns : of the rows
+    columns : of the rows, behind the number of the training
 
     Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. A run that
     is stopped goes on with the next number of workers, see `_kept.measured`
@@ -76,9 +77,9 @@ def on_workers(workers, train, columns, data, factors, *arguments):
             found = once(str(n), partial(on_cluster, n))
             identity_of = found[0][0]
             rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
-            frame = pd.DataFrame(rows, columns=["x_rank", *columns])
+            frame = pd.DataFrame(rows, columns=["x_rank", "repeat", *columns])
             frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
-    frame = pd.concat(frames, ignore_index=True).assign(task="fit", metric="rmse", repeat=0)
+    frame = pd.concat(frames, ignore_index=True).assign(task="fit", metric="rmse")
     frame.attrs["datasets"], frame.attrs["gpus"] = [identity_of], max(gpus, 1)
     return frame
 
@@ -93,37 +94,46 @@ def facts_of(train, device):
     )
 
 
-def _train(comm, data, factors, iterations, device):
-    """One worker's training: (identity of the data set, rows of times)."""
+def _train(comm, data, factors, repeats, iterations, device):
+    """One worker's trainings: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
     from gpumf.distributed.als import ALSWorker, Shard
     from gpumf.distributed.sources import balanced_bounds, own_of
 
     there = backends.device(device)
-    model = ALS(factors, REGULARIZATION, biases=False, clip=False, solver="tensor_core", device=device)
     synthetic = synthetic_device.synthetic_ratings(data, device=device)
     train, test = synthetic.train, synthetic.test
     sides = train.by_user, train.by_item
     facts = facts_of(train, there)
-    model._set_training(facts)
     bounds = tuple(balanced_bounds(of, comm.size) for of in (facts.user_counts, facts.item_counts))
     own = own_of(bounds, comm.rank)
+
+    def begun(seed):
+        options = {"biases": False, "clip": False, "solver": "tensor_core", "device": device, "seed": seed}
+        model = ALS(factors, REGULARIZATION, **options)
+        model._set_training(facts)
+        return model
+
+    model = begun(0)
     kept = [_rows(rows, part, model._offset) for rows, part in zip(sides, own, strict=True)]
     errors, what = model._errors(of_users(test, own[0])), identity(synthetic)
     del synthetic, train, test, sides  # the other workers' ratings
-    rows = []
+    shard, rows = Shard(facts, *kept, there), []
     with nccl.carrier(comm, device) as carrier:
-        worker = ALSWorker(carrier, model, Shard(facts, *kept, there), model._initial(facts), bounds, "gather")
-        for iteration in range(1, iterations + 1):
-            carrier.barrier()
-            begun, times = time.perf_counter(), []
-            for step, work in worker.steps().items():
-                started = time.perf_counter()
-                work()
-                times.append((iteration, step, started - begun, time.perf_counter() - started))
-            sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
-            comm.all_reduce(sums)
-            rows += [(*row, float(np.sqrt(sums[0] / sums[1]))) for row in times]
+        for repeat in range(repeats):
+            model = begun(repeat)
+            worker = ALSWorker(carrier, model, shard, model._initial(facts), bounds, "gather")
+            for iteration in range(1, iterations + 1):
+                carrier.barrier()
+                begin, times = time.perf_counter(), []
+                for step, work in worker.steps().items():
+                    started = time.perf_counter()
+                    work()
+                    times.append((repeat, iteration, step, started - begin, time.perf_counter() - started))
+                sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
+                comm.all_reduce(sums)
+                rows += [(*row, float(np.sqrt(sums[0] / sums[1]))) for row in times]
+            del worker  # before the next one takes as much memory
     return what, rows
 
 
@@ -143,22 +153,34 @@ def of_users(ratings, part):
 
 
 def iterations(frame):
-    """Return seconds from where all workers have begun an iteration to where the last has ended, by x_workers.
+    """Return seconds from where all workers have begun an iteration to where the last has ended: see `by_training`.
 
-    Iterations are the repeats: of one process, they are no independent runs. The first, a warm-up, is left
-    out.
+    The first iteration, a warm-up, is left out.
     """
     frame = frame[frame.x_iteration > 1]
-    ends = (frame.x_begin + frame.seconds).groupby([frame.x_workers, frame.x_iteration]).max().rename("seconds")
-    return ends.reset_index().rename(columns={"x_iteration": "repeat"})
+    by = [frame.x_workers, frame.repeat, frame.x_iteration]
+    return by_training((frame.x_begin + frame.seconds).groupby(by).max())
+
+
+def by_training(seconds):
+    """Return the median of each training: a DataFrame of x_workers, repeat and seconds.
+
+    Where one training alone was made its iterations are the repeats, which are no independent runs.
+
+    seconds : Series by x_workers, repeat and the number of an iteration
+    """
+    frame = seconds.rename("seconds").reset_index()
+    alone = frame.groupby("x_workers").repeat.transform("nunique") == 1
+    frame["repeat"] = frame.repeat.mask(alone, frame[seconds.index.names[-1]])
+    return frame.groupby(["x_workers", "repeat"], as_index=False).seconds.median()
 
 
 def to_error(frame):
-    """Return by x_workers the training time to ERROR, of all iterations until then; missing where it stays above."""
+    """Return the seconds of each training to ERROR, of all iterations until then; missing where it stays above."""
     rows = []
-    for workers, of in frame.groupby("x_workers"):
+    for key, of in frame.groupby(["x_workers", "repeat"]):
         seconds = (of.x_begin + of.seconds).groupby(of.x_iteration).max().cumsum()
-        rows.append((workers, 0, seconds.get(of[of.value <= ERROR].x_iteration.min(), np.nan)))
+        rows.append((*key, seconds.get(of[of.value <= ERROR].x_iteration.min(), np.nan)))
     return pd.DataFrame(rows, columns=["x_workers", "repeat", "seconds"])
 
 
@@ -198,7 +220,7 @@ def summary(frame):
     """Return by x_workers the seconds of an iteration (median), the speed_up over one GPU, efficiency (that over the
     GPUs), rmse (after the last iteration), and the seconds of each step of the slowest worker (median)."""
     seconds = iterations(frame).groupby("x_workers").seconds.median()
-    slowest = frame.groupby(["x_workers", "x_iteration", "x_step"], sort=False).seconds.max()
+    slowest = frame.groupby(["x_workers", "repeat", "x_iteration", "x_step"], sort=False).seconds.max()
     steps = slowest.groupby(["x_workers", "x_step"], sort=False).median().unstack()
     table = pd.DataFrame({"seconds": seconds, "speed_up": seconds.get(1, np.nan) / seconds})
     table["efficiency"] = table.speed_up / table.index
@@ -208,7 +230,7 @@ def summary(frame):
 def figure(frame):
     """Draw the last iteration with most workers, a bar a worker (left); seconds of one against workers (right)."""
     figure, (axes,) = style.panels(columns=2, height=3.4)
-    most = frame[frame.x_workers == frame.x_workers.max()]
+    most = frame[(frame.x_workers == frame.x_workers.max()) & (frame.repeat == frame.repeat.max())]
     most = most[most.x_iteration == most.x_iteration.max()]
     for (step, rows), colour in zip(
         most.groupby("x_step", sort=False), ("blue", "sky", "orange", "purple"), strict=False

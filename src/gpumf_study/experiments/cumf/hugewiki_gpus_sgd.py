@@ -29,8 +29,8 @@ from gpumf_study.experiments import identity, workers_unavailable
 from gpumf_study.experiments.cumf.hugewiki_gpus import (
     ERROR,
     beside_model,
+    by_training,
     facts_of,
-    iterations,
     of_users,
     on_workers,
     speed_up,
@@ -40,61 +40,88 @@ from gpumf_study.experiments.cumf.hugewiki_gpus import (
 REGULARIZATION, LEARNING_RATE, SCHEDULE = 0.05, 0.3, schedules.Power(beta=0.01, power=1.5)
 FOUR = "nvidia-h200-x4"
 PROFILES = {
-    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "parts": 2, "workers": [1, 2], "epochs": [3, 3]},
-    "full": {"data": "hugewiki-synthetic", "factors": 100, "parts": 4, "workers": [1, 2, 4], "epochs": [6, 6, 20]},
+    "quick": {
+        "data": "hugewiki-small-synthetic",
+        "factors": 16,
+        "parts": 2,
+        "workers": [1, 2],
+        "epochs": [3, 3],
+        "repeats": 2,
+    },
+    "full": {
+        "data": "hugewiki-synthetic",
+        "factors": 100,
+        "parts": 4,
+        "workers": [1, 2, 4],
+        "epochs": [6, 6, 20],
+        "repeats": 5,
+    },
 }
-PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs": [1]}
+PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "workers": [2], "epochs": [1], "repeats": 1}
 
 why_unavailable = workers_unavailable
 
 
-def run(data, factors, parts, workers, epochs):
-    """Train with each number of workers that the machine has a GPU for, from the same factors, on the same blocks.
+def run(data, factors, parts, workers, epochs, repeats):
+    """Train with each number of workers that the machine has a GPU for, on the same blocks.
 
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     parts : int, of the users and of the items, a multiple of each number of workers
     epochs : list, for each number of workers; a few time an epoch, to an error it takes more
+    repeats : int, trainings with each number of workers, each from other factors
 
     Return a DataFrame with a row an epoch of a worker: x_workers, x_rank, x_epoch (from 1), seconds (from where all
     have begun the epoch), the test RMSE after it as value
     """
     of_workers = dict(zip(workers, epochs, strict=True))
-    frame = on_workers(workers, _train, ["x_epoch", "seconds", "value"], data, factors, parts, of_workers)
+    frame = on_workers(workers, _train, ["x_epoch", "seconds", "value"], data, factors, repeats, parts, of_workers)
     return frame.assign(model="SGD", solver="fast")
 
 
-def _train(comm, data, factors, parts, epochs, device):
-    """One worker's training: (identity of the data set, rows of times)."""
+def _train(comm, data, factors, repeats, parts, epochs, device):
+    """One worker's trainings: (identity of the data set, rows of times)."""
     from gpumf.distributed import nccl
     from gpumf.distributed.sgd import SGDWorker
     from gpumf.distributed.sources import balanced_bounds, own_of
 
     there = backends.device(device)
     rates = {"learning_rate": LEARNING_RATE, "schedule": SCHEDULE, "row_rates": True}
-    model = SGD(factors, REGULARIZATION, solver="fast", device=device, biases=False, clip=False, **rates)
     synthetic = synthetic_device.synthetic_ratings(data, device=device)
     facts, what = facts_of(synthetic.train, there), identity(synthetic)
-    model._set_training(facts)
+
+    def begun(seed):
+        options = {"solver": "fast", "device": device, "biases": False, "clip": False, "seed": seed}
+        model = SGD(factors, REGULARIZATION, **options, **rates)
+        model._set_training(facts)
+        return model
+
     ends = [balanced_bounds(of, parts) for of in (facts.user_counts, facts.item_counts)]
     bounds = tuple(of[:: parts // comm.size] for of in ends)
     own = own_of(bounds, comm.rank)[0]
-    errors, rows = model._errors(of_users(synthetic.test, own)), synthetic.train.by_user
+    errors, rows = begun(0)._errors(of_users(synthetic.test, own)), synthetic.train.by_user
     del synthetic  # with the order by item
     cuts = ends[0][(own.start <= ends[0]) & (ends[0] <= own.stop)]
     blocks = _blocks(rows, cuts, ends[1], there)
     del rows  # which the blocks drop when all are made
-    found, history = [], [{"rmse": np.nan}]  # before the first epoch
+    found = []
     with nccl.carrier(comm, device) as carrier:
+        model = begun(0)
         worker = SGDWorker(carrier, model, blocks, model._initial(facts), bounds)
-        for epoch in range(1, epochs[comm.size] + 1):
-            carrier.barrier()
-            started = time.perf_counter()
-            worker.epoch(epoch - 1, history)
-            seconds = time.perf_counter() - started
-            sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
-            comm.all_reduce(sums)
-            history.append({"rmse": float(np.sqrt(sums[0] / sums[1]))})
-            found.append((epoch, seconds, history[-1]["rmse"]))
+        for repeat in range(repeats):
+            if repeat:
+                initial = begun(repeat)._initial(facts)
+                worker.set_own([array[part] for array, part in zip(initial, worker._own, strict=True)])
+                del initial
+            history = [{"rmse": np.nan}]  # before the first epoch
+            for epoch in range(1, epochs[comm.size] + 1):
+                carrier.barrier()
+                started = time.perf_counter()
+                worker.epoch(epoch - 1, history)
+                seconds = time.perf_counter() - started
+                sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
+                comm.all_reduce(sums)
+                history.append({"rmse": float(np.sqrt(sums[0] / sums[1]))})
+                found.append((repeat, epoch, seconds, history[-1]["rmse"]))
     return what, found
 
 
@@ -109,12 +136,12 @@ def _blocks(rows, cuts, bounds, device):
 
 
 def epochs(frame):
-    """Return seconds from where all workers have begun an epoch to where the last has ended, by x_workers; none of
-    trainings that diverged. Epochs are the repeats: of one process, they are no independent runs. The first, a
-    warm-up, is left out."""
+    """Return seconds from where all workers have begun an epoch to where the last has ended: see `by_training`.
+
+    The first epoch, a warm-up, is left out, and so are numbers of workers of which a training diverged.
+    """
     frame = frame[frame.value.notna().groupby(frame.x_workers).transform("all") & (frame.x_epoch > 1)]
-    ends = frame.groupby(["x_workers", "x_epoch"]).seconds.max()
-    return ends.reset_index().rename(columns={"x_epoch": "repeat"})
+    return by_training(frame.groupby(["x_workers", "repeat", "x_epoch"]).seconds.max())
 
 
 def summary(frame):
@@ -130,18 +157,20 @@ def received(frame, gpus):
 
 
 def to_error(frame):
-    """Return seconds to ERROR by model and x_workers: epochs to it, times the seconds of each, which are the repeats.
+    """Return the seconds of each training to ERROR, by model and x_workers: epochs to it times the median of one.
 
-    A model that does not get there has no rows. ALS is what `hugewiki_gpus` recorded on four GPUs.
+    A training that does not get there has no row. ALS is what `hugewiki_gpus` recorded on four GPUs.
     """
-    found = [("SGD", epochs, "x_epoch", frame)]
+    found = [("SGD", "x_epoch", frame.assign(x_begin=0.0))]
     if als := results.recorded("hugewiki_gpus", FOUR):
-        found.append(("ALS", iterations, "x_iteration", als.frame))
+        found.append(("ALS", "x_iteration", als.frame))
     tables = []
-    for model, seconds_of, column, rows in found:
-        there = rows[rows.value <= ERROR].groupby("x_workers")[column].min()
-        table = seconds_of(rows).assign(model=model)
-        tables.append(table.assign(seconds=table.seconds * table.x_workers.map(there)).dropna(subset="seconds"))
+    for model, column, rows in found:
+        training, later = ["x_workers", "repeat"], rows[rows[column] > 1]
+        ends = (later.x_begin + later.seconds).groupby([later[name] for name in (*training, column)]).max()
+        there = rows[rows.value <= ERROR].groupby(training)[column].min()
+        seconds = (ends.groupby(training).median() * there).dropna().rename("seconds")
+        tables.append(seconds.reset_index().assign(model=model))
     return pd.concat(tables, ignore_index=True)
 
 

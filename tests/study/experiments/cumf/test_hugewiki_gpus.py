@@ -9,15 +9,17 @@ from gpumf_study.experiments.cumf import hugewiki_gpus, hugewiki_gpus_sgd
 from outcomes import word
 
 
-def iterations_of(workers, seconds, first=2.0):
-    """Four iterations, of which the first takes longer by so many seconds; each worker takes as long."""
+def iterations_of(workers, seconds, first=2.0, repeat=0):
+    """Four iterations of a training, of which the first takes longer by so much; each worker takes as long."""
     rows = [
         (workers, rank, iteration, seconds * (1 + 0.001 * iteration) + first * (iteration == 1))
         for iteration in (1, 2, 3, 4)
         for rank in range(workers)
     ]
     frame = pd.DataFrame(rows, columns=["x_workers", "x_rank", "x_iteration", "seconds"])
-    return frame.assign(x_epoch=frame.x_iteration, x_begin=0.0, value=0.6, factors=100, data="hugewiki-synthetic")
+    return frame.assign(
+        repeat=repeat, x_epoch=frame.x_iteration, x_begin=0.0, value=0.6, factors=100, data="hugewiki-synthetic"
+    )
 
 
 def test_the_first_iteration_is_left_out():
@@ -25,6 +27,13 @@ def test_the_first_iteration_is_left_out():
     table = hugewiki_gpus.iterations(frame)
     assert table.groupby("x_workers").repeat.apply(list).to_dict() == {1: [2, 3, 4], 4: [2, 3, 4]}
     assert table[table.x_workers == 4].seconds.max() < 0.21
+
+
+def test_a_training_is_a_repeat_where_there_are_several():
+    frame = pd.concat([iterations_of(1, 0.8), *(iterations_of(4, 0.2 + k, repeat=k) for k in range(3))])
+    for table in (hugewiki_gpus.iterations(frame), hugewiki_gpus_sgd.epochs(frame)):
+        assert table.groupby("x_workers").repeat.apply(list).to_dict() == {1: [2, 3, 4], 4: [0, 1, 2]}
+        assert table[table.x_workers == 4].seconds.tolist() == pytest.approx([1.003 * (0.2 + k) for k in range(3)])
 
 
 def test_time_to_the_error_is_that_of_all_iterations_until_then():
@@ -83,11 +92,12 @@ def test_two_workers_learn_what_one_does(host):
     if why := hugewiki_gpus.why_unavailable():
         pytest.skip(why)
     frame = hugewiki_gpus.run(**hugewiki_gpus.PROFILES["quick"] | {"factors": 4, "iterations": 2})
-    errors = frame.groupby(["x_workers", "x_iteration"]).value.agg(["min", "max"])
+    errors = frame.groupby(["x_workers", "repeat", "x_iteration"]).value.agg(["min", "max"])
     assert np.allclose(errors.loc[1], errors.loc[2], rtol=1e-5)
+    assert errors.loc[1, 0]["min"].iloc[0] != errors.loc[1, 1]["min"].iloc[0], "from other factors"
     assert frame.groupby("x_workers").x_rank.unique().map(sorted).to_dict() == {1: [0], 2: [0, 1]}
     assert (frame.seconds > 0).all() and frame.attrs["gpus"] == 1
-    for _, steps in frame.groupby(["x_workers", "x_rank", "x_iteration"]):
+    for _, steps in frame.groupby(["x_workers", "repeat", "x_rank", "x_iteration"]):
         ends = (steps.x_begin + steps.seconds).to_numpy()
         assert steps.x_begin.iloc[0] >= 0, "from where all have begun"
         assert (steps.x_begin.to_numpy()[1:] >= ends[:-1]).all(), "one after another"
