@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumf_study import experiments, results
+from gpumf_study import experiments, metrics, results, spread
 
 COLUMNS = ["id", "task", "data", "factors", "solver", "value", "low", "high", "n", "unit", "goal", "stretch"]
 COLUMNS += ["best_public", "machine", "commit"]
@@ -105,10 +105,11 @@ class Benchmark:
         if self.measured is None:
             return row
         try:
-            value, low, high, n = interval(self.measured.values(), self.over and self.over.values())
+            values, over = self.measured.values(), self.over and self.over.values()
         except results.NoResult:
             return row
         result = self.measured.result()
+        value, low, high, n = interval(values, over, between(self.measured.column, result, self.cpu))
         row |= {"value": value, "low": low, "high": high, "n": n}
         return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
@@ -121,40 +122,60 @@ class Benchmark:
             return None
 
     def outcome(self, value: float, low: float, high: float) -> str:
-        """'goal met', 'stretch goal met' or 'goal missed', by the worse end of the interval; '' if there is none."""
+        """'goal met', 'stretch goal met' or 'goal missed', by the whole of the 95 % interval.
+
+        'inconclusive' where the interval contains the goal, or is unknown, as that of one repeat; '' without a goal
+        or a value.
+        """
         if self.goal is None or np.isnan(value):
             return ""
-        worse = np.nanmin([value, low]) if self.higher else np.nanmax([value, high])
+        worse, better = (low, high) if self.higher else (high, low)
 
-        def meets(bound):
-            return bound is not None and (worse >= bound if self.higher else worse <= bound)
+        def meets(end, bound):
+            return bound is not None and (end >= bound if self.higher else end <= bound)
 
-        return "stretch goal met" if meets(self.stretch) else "goal met" if meets(self.goal) else "goal missed"
+        if np.isnan(low) or (meets(better, self.goal) and not meets(worse, self.goal)):
+            return "inconclusive"
+        return (
+            "stretch goal met"
+            if meets(worse, self.stretch)
+            else "goal met"
+            if meets(worse, self.goal)
+            else "goal missed"
+        )
 
 
-def interval(values: pd.Series, over: pd.Series | None = None) -> tuple[float, float, float, int]:
-    """The mean of repeats with its 95 % interval by Student's t; with `over` a ratio, by Welch's t of logarithms.
+def between(column: str, result: results.Result, cpu: bool) -> tuple[float, int] | None:
+    """The spread between runs of a column of a result, see `interval`."""
+    device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
+    return spread.between_runs().get(device) if "seconds" in column else None
+
+
+def interval(
+    values: pd.Series, over: pd.Series | None = None, of_runs: tuple[float, int] | None = None
+) -> tuple[float, float, float, int]:
+    """The mean of repeats with its 95 % interval by Student's t; with `over` the ratio of medians, as in claims.
 
     values : one number a repeat
     over : the same of what to divide by, or None
+    of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
+        no time
 
     Return (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
     """
     from scipy import stats
 
     n = len(values) if over is None else min(len(values), len(over))
-    value = values.mean() if over is None else np.exp(np.log(values).mean() - np.log(over).mean())
-    if n < 2:
-        return float(value), np.nan, np.nan, n
     if over is None:
-        half = stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)
+        value, half = values.mean(), np.nan
+        if n > 1:
+            half = stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)
         return float(value), float(value - half), float(value + half), n
-    squares = np.array([np.log(of).var() / len(of) for of in (values, over)])
-    if not squares.sum():
-        return float(value), float(value), float(value), n
-    freedom = squares.sum() ** 2 / (squares**2 / [len(values) - 1, len(over) - 1]).sum()
-    factor = np.exp(stats.t.ppf(0.975, freedom) * np.sqrt(squares.sum()))
-    return float(value), float(value / factor), float(value * factor), n
+    value = float(values.median() / over.median())
+    errors = [metrics.error_of_median(np.log(of)) for of in (values, over)]
+    errors += [(2 * of_runs[0], of_runs[1])] if of_runs else []
+    factor = float(np.exp(metrics.half_width(errors)))
+    return (value, value / factor, value * factor, n) if np.isfinite(factor) else (value, np.nan, np.nan, n)
 
 
 def shown(value: float, unit: str) -> str:
@@ -360,7 +381,7 @@ ROWS = [
               "RMSE", 0.838, measured=_of_ratings("Blend")),
     Benchmark("ml100k-rmse", "Test RMSE, BayesianMF, five folds", ML100K, 32, "gibbs", "RMSE", 0.900,
               measured=_bayesian("ml-100k", "folds"), public=_SURPRISE,
-              program="Surprise 1.1.5, SVD, a smaller search"),
+              program="Surprise 1.1.5, SVD, tuned"),
     Benchmark("jester-mae", "Test MAE, RBM", "Jester, part 1", 512, "fast", "MAE", 0.71,
               measured=Stored("rbm_tuning", "value",
                               {"data": "jester-1", "x_step": "test", "x_setting": "tuned", "metric": "mae"})),

@@ -65,8 +65,8 @@ def _lot(frame, column):
     return values.to_numpy(float), of_repeats.to_numpy(float)
 
 
-def _error(values):
-    """(variance of the median, degrees of freedom) of repeats; NaN of one alone."""
+def error_of_median(values):
+    """Return (variance of the median, degrees of freedom) of repeats; NaN of one alone."""
     n = len(values)
     if n < 2:
         return np.nan, np.nan
@@ -74,8 +74,11 @@ def _error(values):
     return _MEDIAN**2 * variance / n, n - 1
 
 
-def _half_width(errors, level):
-    """Half of the interval of a sum or difference: Welch's degrees of freedom. Values without variance add none."""
+def half_width(errors, level=LEVEL):
+    """Return half of the interval of a sum or difference, by Welch's degrees of freedom; infinite where unknown.
+
+    errors : (variance, degrees of freedom) of each, see `error_of_median`
+    """
     from scipy.stats import t
 
     variances = np.array([variance for variance, _ in errors])
@@ -104,14 +107,14 @@ def _compared(frame, select, level, relative):
     over, under = (float(np.median(values)) for values, _ in lots)
     n = min(len(of_repeats) for _, of_repeats in lots)
     if not relative:
-        half = _half_width([_error(of_repeats) for _, of_repeats in lots], level)
+        half = half_width([error_of_median(of_repeats) for _, of_repeats in lots], level)
         return Estimate(over - under, over - under - half, over - under + half, n)
-    return _times(over / under, _half_width(_log_errors(sides.values(), select), level), n)
+    return _times(over / under, half_width(_log_errors(sides.values(), select), level), n)
 
 
 def _log_errors(sides, select):
     """(variance, degrees of freedom) of the logarithms of medians, and where they are times of the run of each."""
-    errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
+    errors = [error_of_median(np.log(_lot(side, select["column"])[1])) for side in sides]
     if select["column"] in TIMES:
         runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
         between = select.get("between", {})  # one estimate for all runs on a device
@@ -147,7 +150,7 @@ def _median(frame, select):
     values, of_repeats = _lot(frame, select["column"])
     if not len(values):
         return NOTHING
-    value, half = float(np.median(values)), _half_width([_error(of_repeats)], LEVEL)
+    value, half = float(np.median(values)), half_width([error_of_median(of_repeats)], LEVEL)
     return Estimate(value, value - half, value + half, len(of_repeats))
 
 
@@ -191,7 +194,7 @@ def _ratio_of_ratios(frame, select):
     if np.isnan([one.value for one in found]).any():
         return NOTHING
     errors = _log_errors([rows(one, select[side]) for one in taken for side in ("over", "under")], select)
-    return _times(found[0].value / found[1].value, _half_width(errors, LEVEL), min(one.n for one in found))
+    return _times(found[0].value / found[1].value, half_width(errors, LEVEL), min(one.n for one in found))
 
 
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {

@@ -35,7 +35,7 @@ class Comparison:
     def row(self) -> dict[str, Any]:
         """Return program, task, data, theirs, ours, ratio, low, high (of the ratio, 95 %), n, on, experiment.
 
-        Numbers are means over the repeats; they and `on` are missing where nothing is recorded yet.
+        Numbers are medians of the repeats; they and `on` are missing where nothing is recorded yet.
         """
         row: dict[str, Any] = {"program": self.program, "task": self.task, "data": self.data, "unit": self.unit}
         row["experiment"] = self.ours.experiment
@@ -43,9 +43,12 @@ class Comparison:
             theirs, ours = self.theirs.values(), self.ours.values()
         except results.NoResult:
             return row
-        ratio, low, high, n = benchmarks.interval(theirs, ours)
-        row |= {"theirs": theirs.mean(), "ours": ours.mean(), "ratio": ratio, "low": low, "high": high, "n": n}
-        return row | {"on": benchmarks.machine(self.ours.result(), self.cpu)}
+        result = self.ours.result()
+        ratio, low, high, n = benchmarks.interval(
+            theirs, ours, benchmarks.between(self.ours.column, result, self.cpu)
+        )
+        row |= {"theirs": theirs.median(), "ours": ours.median(), "ratio": ratio, "low": low, "high": high, "n": n}
+        return row | {"on": benchmarks.machine(result, self.cpu)}
 
 
 Pair = tuple[Stored, Stored]  # theirs and ours

@@ -44,7 +44,7 @@ def test_a_goal_is_met_missed_or_not_measured():
     frame = pd.read_csv(benchmarks.path())
     measured, missing = (benchmarks.goals(frame, measured=of).data for of in (True, False))
     assert len(measured) + len(missing) == len(frame) and len(missing) > 0
-    assert set(measured.outcome) <= {"goal met", "stretch goal met", "goal missed", "no goal"}
+    assert set(measured.outcome) <= {"goal met", "stretch goal met", "goal missed", "inconclusive", "no goal"}
     row = frame.set_index("id").loc["als-f100-ms"]
     assert benchmarks.with_interval(row) in set(measured.measured) and "ms (" in benchmarks.with_interval(row)
     assert benchmarks.with_interval(frame[frame.value.isna()].iloc[0]) == ""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf_study import benchmarks, results
+from gpumf_study import benchmarks, metrics, results
 from gpumf_study.benchmarks import Benchmark, Stored, interval
 
 # fmt: off
@@ -123,17 +123,37 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 
 
 def test_one_repeat_has_no_interval():
-    value, low, high, n = interval(pd.Series([2.0]), pd.Series([1.0, 1.0]))
-    assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
+    for of in ((pd.Series([2.0]), pd.Series([1.0, 1.0])), (pd.Series([2.0]),)):
+        value, low, high, n = interval(*of)
+        assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
+
+
+def test_a_ratio_of_times_is_that_of_a_claim(stored, monkeypatch):
+    """Of medians, with the spread between runs of the device; not of what is counted."""
+    stored(FRAME.assign(x_nnz=FRAME.seconds))
+    monkeypatch.setattr(benchmarks.spread, "between_runs", lambda: {"cuda": (0.01, 9), "cpu": (0.04, 6)})
+    rows = [Benchmark(**ROW, measured=SLOW, over=FAST, cpu=cpu).row() for cpu in (False, True)]
+    sides = {"column": "seconds", "over": {"solver": "slow"}, "under": {"solver": "fast"}}
+    for row, device in zip(rows, ("cuda", "cpu"), strict=True):
+        frame = FRAME[FRAME.epochs == 10].assign(device=device)
+        found = metrics.estimate(frame, "ratio", sides, benchmarks.spread.between_runs())
+        assert [row[key] for key in ("value", "low", "high", "n")] == pytest.approx(
+            [found.value, found.low, found.high, found.n]
+        )
+    counted = [replace(of, column="x_nnz") for of in (SLOW, FAST)]
+    row = Benchmark(**ROW, measured=counted[0], over=counted[1]).row()
+    found = metrics.estimate(FRAME[FRAME.epochs == 10], "ratio", sides)
+    assert [row["low"], row["high"]] == pytest.approx([found.low, found.high])
 
 
 @pytest.mark.parametrize(
     ("higher", "value", "low", "high", "outcome"),
     [(False, 9.0, 8.5, 9.5, "goal met"), (False, 4.0, 3.0, 5.0, "stretch goal met"),
-     (False, 9.9, 9.0, 10.5, "goal missed"), (True, 9.0, 8.0, 10.0, "goal missed"),
-     (True, 12.0, 11.0, 13.0, "stretch goal met"), (False, 9.0, np.nan, np.nan, "goal met"),
-     (False, np.nan, np.nan, np.nan, "")],
+     (False, 9.9, 9.0, 10.5, "inconclusive"), (False, 11.0, 10.5, 11.5, "goal missed"),
+     (True, 10.5, 9.0, 12.0, "inconclusive"), (True, 9.0, 8.0, 9.9, "goal missed"),
+     (True, 12.0, 11.0, 13.0, "stretch goal met"), (True, 11.0, 10.0, 12.0, "goal met"),
+     (False, 9.0, np.nan, np.nan, "inconclusive"), (False, np.nan, np.nan, np.nan, "")],
 )  # fmt: skip
-def test_the_worse_end_of_the_interval_has_to_meet_a_goal(higher, value, low, high, outcome):
+def test_the_whole_interval_meets_or_misses_a_goal(higher, value, low, high, outcome):
     stretch = 11.0 if higher else 5.0
     assert Benchmark(**ROW, goal=10.0, stretch=stretch, higher=higher).outcome(value, low, high) == outcome
