@@ -169,8 +169,9 @@ def answer(frame):
         f"- **Study.** In 2015 a thesis trained ALS on a GPU **{same.published:.0f} times** as fast as on a "
         f"single-threaded CPU. Our version of its kernel with the same launch, on an {gpu}, is "
         f"**{same.value:.1f} times** as fast as a single-threaded CPU of today. "
-        f"Our fastest ALS is **{ours.single:.0f} times** as fast in training and {ours.single_end_to_end:.0f} times end to end (Douban, synthetic). Of {len(published)} claims, "
-        f"**{yes} are replicated**, {partly} partly and {no} not; the others are inconclusive or have no verdict.\n"
+        f"Our fastest ALS is **{ours.single:.0f} times** as fast in training and {ours.single_end_to_end:.0f} times "
+        f"end to end (Douban, synthetic). Of {len(published)} claims, "
+        f"**{yes} are replicated**, {partly} partly and {no} not; the others have no clear verdict.\n"
     )
 
 
