@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, backends, cross_validate, search
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS, backends, cross_validate, search
 from gpumf.backends.cpu import als
 from gpumf.ratings import Ratings
 from support import ROOT
@@ -51,7 +51,7 @@ def run(given, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     model = ALS(4, device="cpu").fit(given["frame"], epochs=2)
     model.save("model.npz")
-    names = {"ALS": ALS, "RBM": RBM, "SGD": SGD, "Blend": Blend, "ImplicitALS": ImplicitALS, "files": files}
+    names = {kind.__name__: kind for kind in (ALS, BayesianMF, Blend, ImplicitALS, RBM, SGD)} | {"files": files}
     names |= {"search": search, "cross_validate": cross_validate, "model": model, **given}
     return lambda call, **more: eval(call, names | more)
 
