@@ -197,7 +197,7 @@ def store(
     """
     frame = schema.validated(frame)
     duration = datetime.now(UTC) - datetime.fromisoformat(before["started"])
-    csv = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+    csv = frame.to_csv(index=False, float_format=_digits, lineterminator="\n")
     facts = before | {"experiment": name, "parameters": parameters, "datasets": frame.attrs.get("datasets", []),
                       "duration_seconds": round(duration.total_seconds(), 3),
                       "csv_sha256": hashlib.sha256(csv.encode()).hexdigest()}  # fmt: skip
@@ -211,6 +211,11 @@ def store(
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     return Result(to / f"{name}.csv", frame, facts, live)
+
+
+def _digits(number):
+    """Nine digits of a number, and all of a count."""
+    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 2**53 else f"{number:.9g}"
 
 
 def load(name: str, device: str | None = None, live: bool = False) -> Result:

@@ -289,9 +289,12 @@ def test_als_on_real_ratings(device, name, regularization, metric, reach):
 
 
 def test_numbers_are_stored_with_nine_digits_in_lines_of_one_end(repository):
-    frame = pd.DataFrame({"seconds": [1 / 3, 1e-9 / 7, 2.0], "data": ["a", "b", "c"]})
+    """And counts with all of theirs."""
+    frame = pd.DataFrame({"seconds": [1 / 3, 1e-9 / 7, 2.0, 3_101_144_313.0], "data": ["a", "b", "c", "d"]})
     stored = results.store("x", frame, {}, results.provenance(), live=True, source="gpumf")
-    assert stored.path.read_bytes() == b"data,seconds\na,0.333333333\nb,1.42857143e-10\nc,2\n"
+    assert stored.path.read_bytes() == b"data,seconds\na,0.333333333\nb,1.42857143e-10\nc,2\nd,3101144313\n"
+    infinite = results.store("y", frame.assign(seconds=np.inf), {}, results.provenance(), live=True, source="gpumf")
+    assert infinite.path.read_text().splitlines()[1] == "a,inf"
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
