@@ -3,7 +3,8 @@
 A paragraph in italics right below a code cell is the caption of what the cell has drawn. `figure_style` writes into
 each SVG what it shows and which CSV file has its numbers: the one becomes the alternative text, the other a download.
 Beside it lies one for narrow screens, here a second image, until `lighter` makes one picture of the two.
-The lines of a kernel get a link to their file, a page links to its source and to its experiments.
+The lines of a kernel and the names of kernels in prose get a link to their file, a page links to its source and to
+its experiments. The page of a kernel links to what it includes, that of kernels/README.md to all kernels.
 """
 
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 import matplotlib
 import nbformat
 from docutils import nodes
+from markdown_it import MarkdownIt
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer, PythonLexer
@@ -71,6 +73,7 @@ class Figures(SphinxTransform):
         for figure in list(self.document.findall(nodes.figure)):
             if isinstance(figure[0], nodes.image):
                 self.add_narrow(figure)
+        self.link_names()
         self.offer_sources()
 
     def wrap(self, bundle, paragraph):
@@ -133,6 +136,15 @@ class Figures(SphinxTransform):
                 words.children = []
                 words += link
 
+    def link_names(self):
+        """Link what prose names as code to its file: a kernel as below kernels/, or kernels/README.md."""
+        for name in list(self.document.findall(nodes.literal)):
+            path = next(filter(_is_kernel, (name.astext(), f"kernels/{name.astext()}")), None)
+            if path and not isinstance(name.parent, nodes.reference):
+                link = self.source(path)
+                name.replace_self(link)
+                link += name
+
     def source(self, path, *words, anchor=""):
         """A link to a file of the repository, shown on a page of its own."""
         self.env.metadata[self.env.docname].setdefault("sources", []).append(path)
@@ -193,24 +205,57 @@ def _caption_below(cell):
     return below if alone else None
 
 
+def _is_kernel(path):
+    return re.fullmatch(r"kernels/(README\.md|[\w/]+\.cuh?)", path) is not None and (ROOT / path).is_file()
+
+
 _NUMBERED = {"linenos": "inline", "lineanchors": "line"}
 
 
 def write_sources(app, error):
-    """A page, without the theme, for every source that is linked to: lines of kernels have the numbers of links."""
-    shown = {path for page in app.env.metadata.values() for path in page.get("sources", [])}
+    """A page, without the theme, for every source that the book links to, and for every kernel that these link to."""
+    left = {path for page in app.env.metadata.values() for path in page.get("sources", [])}
     if error or app.builder.format != "html":
         return
-    for path in sorted(shown):
-        text = (ROOT / path).read_text(encoding="utf-8")
-        # Links name lines of kernels alone; without their anchors a page of Python is half as large.
-        lexer, lines = (PythonLexer(), {}) if path.endswith(".py") else (CppLexer(), _NUMBERED)
-        form = HtmlFormatter(style="a11y-high-contrast-light", **lines)
+    shown = set()
+    while left:
+        path = left.pop()
+        shown.add(path)
+        words, style = (_rendered if path.endswith(".md") else _highlighted)(path)
+        linked = re.findall(r'href="([\w/.]+\.cuh?)\.html"', words)
+        left |= {os.path.normpath(f"{path}/../{name}") for name in linked} - shown
         to = Path(app.outdir, "_static", f"{path}.html")
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>{escape(path)}</title><style>{form.get_style_defs()}</style></head>"
-            f"<body><main><h1>{escape(path)}</h1>{highlight(text, lexer, form)}</main></body></html>\n",
+            f"<title>{escape(path)}</title><style>{style}</style></head>"
+            f"<body><main>{words}</main></body></html>\n",
             encoding="utf-8",
         )
+
+
+def _highlighted(path):
+    """A source as HTML, and its style; what it includes is a link, lines of kernels have the numbers of links."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    # Links name lines of kernels alone; without their anchors a page of Python is half as large.
+    lexer, lines = (PythonLexer(), {}) if path.endswith(".py") else (CppLexer(), _NUMBERED)
+    form = HtmlFormatter(style="a11y-high-contrast-light", **lines)
+    up = "../" * (path.count("/") - 1)
+    words = re.sub(
+        r'(<span class="cpf">&quot;)([\w/]+\.cuh)(?=&quot;)',
+        rf'\1<a href="{up}\2.html">\2</a>',
+        highlight(text, lexer, form),
+    )
+    return f"<h1>{escape(path)}</h1>{words}", form.get_style_defs()
+
+
+def _rendered(path):
+    """A page of Markdown as HTML, and its style; of its links those to kernels are left."""
+    words = MarkdownIt().render((ROOT / path).read_text(encoding="utf-8"))
+    words = re.sub(r'(<a href="[\w/]+\.cuh?)(?=")', r"\1.html", words)
+    return re.sub(r'<a href="(?![\w/.]+\.html")[^"]*">(.*?)</a>', r"\1", words), _PAGE
+
+
+_PAGE = (
+    "main {max-width: 60em; margin: auto; font-family: sans-serif} td, th {padding: 0.2em 0.5em; text-align: left}"
+)

@@ -67,4 +67,4 @@ def _words(text):
 
 
 def _escaped(text):
-    return re.sub(r"([\\*`|_])", r"\\\1", text)
+    return re.sub(r"([\\*`|_@])", r"\\\1", text)  # with @, a word would be an address of mail

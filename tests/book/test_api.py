@@ -105,7 +105,7 @@ def test_docstrings_become_restructured_text(docstrings):
 
 
 def test_a_docstring_keeps_its_words_formulas_and_lists(docstrings):
-    lines = """A *sum* over x_u of `fit`.
+    lines = """A *sum* over x_u of `fit`, as ndcg@10.
 
     A x = b
 
@@ -118,7 +118,7 @@ users, items : ids, one
 >>> fit(1)
 2""".splitlines()
     docstrings.convert(lines)
-    assert lines[0] == r"A \*sum\* over x\_u of \ ``fit``\ ."
+    assert lines[0] == r"A \*sum\* over x\_u of \ ``fit``\ , as ndcg\@10."
     assert lines[2:5] == [".. code-block:: text", "", "     A x = b"]
     assert ".. rubric:: Parameters" in lines
     assert lines[lines.index("``users, items``") + 1] == "   ids, one or an array"
