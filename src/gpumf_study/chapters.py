@@ -97,15 +97,18 @@ def expects(claim, verdict):
 def verdicts(ids):
     """Return a table of claims to be shown: statement, published, measured, 95 % interval, repeats, verdict.
 
+    Where no value is published, `published` is the criterion of the verdict: 'above 0', 'below 0.15', '0.85 to 1.15'.
+
     ids : str or tuple of str that begin the ids of the claims
     """
     frame = claims.table([pair for pair in experiments.claims() if pair[1].id.startswith(ids)])
     units = frame.unit.map(lambda unit: f" {unit}" if isinstance(unit, str) and unit else "")
+    asked = [_criterion(*bounds) for bounds in zip(frame.at_least, frame.at_most, strict=True)]
     ends = zip(frame.low.map(digits), frame.high.map(digits), strict=True)
     table = pd.DataFrame(
         {
             "statement": frame.statement,
-            "published": frame.published.map(digits),
+            "published or criterion": frame.published.map(digits).where(frame.published.notna(), asked),
             "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),
             "95 % interval": [" to ".join(pair) if "–" not in pair else "–" for pair in ends],
             "repeats": frame.n.where(frame.value.notna()).map(digits),
@@ -113,6 +116,13 @@ def verdicts(ids):
         }
     )
     return table.style.hide()
+
+
+def _criterion(low, high):
+    """Bounds in words; a dash where there is none."""
+    if pd.notna(low) and pd.notna(high):
+        return f"{digits(low)} to {digits(high)}"
+    return f"above {digits(low)}" if pd.notna(low) else f"below {digits(high)}" if pd.notna(high) else "–"
 
 
 def named(path):

@@ -89,14 +89,21 @@ def test_every_experiment_with_claims_on_publications_has_a_page():
 
 
 def test_verdicts_are_shown_with_their_intervals(monkeypatch):
-    columns = ["statement", "published", "value", "low", "high", "n", "unit", "verdict"]
-    rows = [("A", 2.0, 2.5, 2.25, 2.75, 5, "x", "replicated"), ("B", None, 1.0, None, None, 1, "", "inconclusive")]
-    rows.append(("C", None, None, None, None, 0, "", claims.MISSING))
+    columns = ["statement", "published", "at_least", "at_most", "value", "low", "high", "n", "unit", "verdict"]
+    rows = [
+        ("A", 2.0, 1.0, 4.0, 2.5, 2.25, 2.75, 5, "x", "replicated"),
+        ("B", None, 0.0, None, 1.0, None, None, 1, "", "inconclusive"),
+        ("C", None, None, 0.15, None, None, None, 0, "", claims.MISSING),
+        ("D", None, 0.85, 1.15, 1.0, 0.9, 1.1, 5, "", "replicated"),
+        ("E", None, None, None, 1.0, 0.9, 1.1, 5, "", "measured"),
+    ]
     monkeypatch.setattr(claims, "table", lambda pairs: pd.DataFrame(rows, columns=columns))
     assert chapters.verdicts("cu2rec").data.to_numpy().tolist() == [
         ["A", "2", "2.5 x", "2.25 to 2.75", "5", "replicated"],
-        ["B", "–", "1", "–", "1", "inconclusive"],
-        ["C", "–", "–", "–", "–", "not measured yet"],
+        ["B", "above 0", "1", "–", "1", "inconclusive"],
+        ["C", "below 0.15", "–", "–", "–", "not measured yet"],
+        ["D", "0.85 to 1.15", "1", "0.9 to 1.1", "5", "replicated"],
+        ["E", "–", "1", "0.9 to 1.1", "5", "measured"],
     ]
 
 
