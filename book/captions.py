@@ -242,7 +242,7 @@ def _highlighted(path):
     form = HtmlFormatter(style="a11y-high-contrast-light", **lines)
     up = "../" * (path.count("/") - 1)
     words = re.sub(
-        r'(<span class="cpf">&quot;)([\w/]+\.cuh)(?=&quot;)',
+        r'(<span class="cpf">")([\w/]+\.cuh)(?=")',
         rf'\1<a href="{up}\2.html">\2</a>',
         highlight(text, lexer, form),
     )

@@ -97,6 +97,18 @@ def test_pages_open_in_colab_and_binder_where_the_repository_has_an_address(monk
     assert {"colab_url", "binderhub_url"} <= options["launch_buttons"].keys() and options["path_to_docs"] == "book"
 
 
+def test_pages_of_kernels_link_to_what_they_name(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(BOOK)
+    captions = importlib.import_module("captions")
+    words, _ = captions._highlighted("kernels/sgd/fast.cu")
+    assert '<a href="../sgd/geometry.cuh.html">sgd/geometry.cuh</a>' in words and 'id="line-1"' in words
+    words, _ = captions._rendered("kernels/README.md")
+    links = re.findall('href="([^"]*)"', words)
+    assert "als/tensor_core.cu.html" in links and all(link.endswith((".cu.html", ".cuh.html")) for link in links)
+    assert captions._is_kernel("kernels/README.md") and not captions._is_kernel("kernels/../README.md")
+
+
 @pytest.mark.parametrize("path", sorted(BOOK.rglob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_page_uses_names_that_there_are(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
