@@ -8,6 +8,7 @@ alone. Times are of one training at a time, after all others have ended.
 
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
@@ -21,7 +22,7 @@ from gpumf import SGD
 from gpumf._util import threads
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import load_ratings
+from gpumf_study.experiments import _kept, load_ratings
 
 OURS, SVD, SVD_PLUS_PLUS = "gpumf, SGD", "Surprise, SVD", "Surprise, SVD++"
 OURS_SMALL = "gpumf, SGD, 32 factors"  # with the grid of SVD++
@@ -59,21 +60,32 @@ def run(data, folds, grids, seeds, repeats):
     seeds : int, of the initial factors when the chosen parameters are judged
     repeats : int, timings of each program with its parameters, on the first fold
 
+    A run with the same parameters and commit that is stopped goes on where it was, see `_kept.measured`.
+
     `model` is the program. Rows are of x_step 'choice', on the held-out ratings, 'test' or 'timed'; `repeat` is the
     seed, of 'timed' the timing. Errors and seconds of the phases train and end_to_end have rows of their own.
     """
     ratings = load_ratings(data)
     sets = list(ratings.kfold(5))[:folds]
-    keys = list(product(grids, range(folds)))
-    tried = [(*key, "choice", 0, p) for key in keys if grids[key[0]] for p in sweep.combinations(grids[key[0]])]
-    rows, chosen = _all(sets, tried), {key: {} for key in keys}
-    for key in {job[:2] for job in tried}:
-        best = min((row for row in rows if (row["program"], row["fold"]) == key), key=lambda row: row["rmse"])
-        chosen[key] = {name: best[name] for name in grids[key[0]]}
-    rows += _all(sets, [(*key, "test", seed, p) for key, p in chosen.items() for seed in range(seeds)])
-    for repeat in range(repeats):
-        timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
-        rows += [row | {"seed": repeat} for row in timed]
+    keys, rows, chosen = list(product(grids, range(folds))), [], {}
+    with _kept.measured("peers_ml100k", [data, folds, grids, seeds]) as once:
+
+        def judged(step, key, settings):
+            name = f"{step}-{list(grids).index(key[0])}-{key[1]}"
+            return once(name, partial(_all, sets, [(*key, step, *setting) for setting in settings]))
+
+        for key in tqdm(keys, desc="peers_ml100k, choice", leave=False):
+            grid, found = grids[key[0]], []
+            if grid:
+                found = judged("choice", key, [(0, p) for p in sweep.combinations(grid)])
+            best = min(found, key=lambda row: row["rmse"], default={})
+            chosen[key] = {name: best[name] for name in grid}
+            rows += found
+        for key in tqdm(keys, desc="peers_ml100k, test", leave=False):
+            rows += judged("test", key, [(seed, chosen[key]) for seed in range(seeds)])
+        for repeat in range(repeats):
+            timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
+            rows += [row | {"seed": repeat} for row in timed]
     return in_rows(pd.DataFrame(rows)).assign(data=ratings.name, task="fit", x_version=version("scikit-surprise"))
 
 
@@ -94,7 +106,7 @@ def in_rows(trainings):
 def _all(sets, jobs):
     """The rows of these trainings, each in a process with one thread."""
     with ProcessPoolExecutor(threads.count(), get_context("spawn"), _take, [sets]) as pool:
-        return list(tqdm(pool.map(_of_pool, jobs), total=len(jobs), desc="peers_ml100k", leave=False))
+        return list(pool.map(_of_pool, jobs))
 
 
 def _take(sets):

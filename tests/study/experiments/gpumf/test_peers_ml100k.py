@@ -99,3 +99,23 @@ def test_what_is_chosen_does_not_depend_on_the_test_ratings(monkeypatch):
     assert tests[0][chosen].equals(tests[1][chosen]) and (tests[0].value != tests[1].value).all()
     best = choices[0][choices[0].metric == "rmse"].sort_values("value").iloc[0]
     assert (tests[0][chosen] == best[chosen]).all(axis=None)
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was(peer, repository, monkeypatch):
+    grids = {experiment.SVD: {"regularization": [0.05, 0.5]}, experiment.BIASES: {}}
+    monkeypatch.setattr(experiment._kept.results, "provenance", lambda: {"clean": True, "commit": "c0ffee"})
+    trained = experiment._trained
+
+    def stopped(sets, job):
+        if job[2] == "timed":
+            raise KeyboardInterrupt
+        return trained(sets, job)
+
+    monkeypatch.setattr(experiment, "_trained", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
+    made = len(peer)
+    monkeypatch.setattr(experiment, "_trained", trained)
+    frame = experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
+    assert made == 2 + 2 and len(peer) == made + 2, "two choices and two tests, then the two timings"
+    assert frame[frame.metric == "rmse"].x_step.value_counts().to_dict() == {"choice": 2, "test": 2, "timed": 2}
