@@ -133,7 +133,7 @@ def _train(comm, data, factors, repeats, iterations, device):
                 sums = np.array([errors.totals(*worker.arrays())[1], errors.nnz], np.float64)
                 comm.all_reduce(sums)
                 rows += [(*row, float(np.sqrt(sums[0] / sums[1]))) for row in times]
-            del worker  # before the next one takes as much memory
+            del worker, work  # before the next one takes as much memory
     return what, rows
 
 
