@@ -355,7 +355,24 @@
     show();
   };
 
+  // Tables of claims become cards on a phone: each cell knows its column, and parts keep the roles of a table.
+  const cards = (table) => {
+    const heads = [...table.querySelectorAll("thead tr:only-child th")].map((cell) => cell.textContent.trim());
+    if (!heads.includes("verdict") && !heads.includes("replicated")) return;
+    table.classList.add("cards");
+    table.setAttribute("role", "table");
+    table.tBodies[0].setAttribute("role", "rowgroup");
+    for (const row of table.tBodies[0].rows) {
+      row.setAttribute("role", "row");
+      [...row.cells].forEach((cell, k) => {
+        cell.dataset.label = heads[k];
+        cell.setAttribute("role", cell.tagName === "TH" ? "rowheader" : "cell");
+      });
+    }
+  };
+
   const start = () => {
+    document.querySelectorAll(".bd-article table").forEach(cards);
     document.querySelectorAll("table.filterable").forEach(filterable);
     for (const host of document.querySelectorAll(".gpumf-widget")) {
       const data = JSON.parse(host.querySelector("script").textContent);

@@ -95,7 +95,7 @@ def expects(claim, verdict):
 
 
 def verdicts(ids):
-    """Return a table of claims to be shown: statement, published, measured, 95 % interval, repeats, verdict.
+    """Return a table of claims to be shown: statement, verdict, published, measured, 95 % interval, repeats.
 
     Where no value is published, `published` is the criterion of the verdict: 'above 0', 'below 0.15', '0.85 to 1.15'.
 
@@ -108,11 +108,11 @@ def verdicts(ids):
     table = pd.DataFrame(
         {
             "statement": frame.statement,
+            "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
             "published or criterion": frame.published.map(digits).where(frame.published.notna(), asked),
             "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),
             "95 % interval": [" to ".join(pair) if "–" not in pair else "–" for pair in ends],
             "repeats": frame.n.where(frame.value.notna()).map(digits),
-            "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
         }
     )
     return table.style.hide()

@@ -91,13 +91,13 @@ def as_html(frame):
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} of the published)"
         measured = not pd.isna(row.value)
-        rows.append({"publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
-                     "figure or table": f'<a href="{page}.html">{where}</a>' if page else where,
-                     "claim": escape(row.statement), "published": _number(row.published),
+        rows.append({"claim": escape(row.statement), "verdict": escape(verdict), "published": _number(row.published),
                      "measured": _number(row.value) + unit * measured,
                      "95 % interval": "–" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
                      "n": _number(row.n if measured else None), "data": row.data,
-                     "on": _machines(row.device) if measured else "–", "verdict": escape(verdict)})  # fmt: skip
+                     "on": _machines(row.device) if measured else "–",
+                     "publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
+                     "figure or table": f'<a href="{page}.html">{where}</a>' if page else where})  # fmt: skip
     return pd.DataFrame(rows).to_html(index=False, escape=False, border=0, classes="dataframe filterable")
 
 

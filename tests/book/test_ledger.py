@@ -73,6 +73,27 @@ def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, tmp_path
         with page.expect_download() as download:
             page.get_by_role("button", name="Download as CSV").click()
         lines = download.value.path().read_text(encoding="utf-8").splitlines()
-        assert len(lines) == refuted + 1 and lines[0].startswith('"publication"')
+        assert len(lines) == refuted + 1 and lines[0].startswith('"claim","verdict"')
         page.get_by_label("Search").fill("no claim has these words")
         assert "0 of" in page.inner_text('[aria-live="polite"]')
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_on_a_phone_a_claim_is_a_card_that_shows_its_verdict(frame, browser, tmp_path):
+    static = ROOT / "book/_static"
+    (tmp_path / "page.html").write_text(
+        f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{(static / "gpumf.css").as_uri()}">'
+        f'<article class="bd-article"><div>{ledger.as_html(frame)}</div></article>'
+        f'<script src="{(static / "gpumf.js").as_uri()}"></script>',
+        encoding="utf-8",
+    )
+    with browser.new_context(offline=True, viewport={"width": 390, "height": 844}) as context:
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        row = page.locator("tbody tr").first
+        verdict = row.locator('[data-label="verdict"]').bounding_box()
+        assert verdict["x"] >= 0 and verdict["x"] + verdict["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.get_by_label("Search").fill("no claim has these words")
+        assert not row.is_visible()
