@@ -5,6 +5,7 @@ measured, and writes the figures of recorded results to figures/<source>/.
 """
 
 import pickle
+from itertools import pairwise
 from textwrap import fill
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.text import Annotation
+from matplotlib.ticker import AutoLocator, FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from gpumf import ALS, RBM, SGD
 from gpumf_study import results
@@ -44,8 +46,9 @@ MODELS = {"ALS": ("green", "-o"), "SGD": ("purple", "-s"), "RBM": ("orange", "-^
 _WORDS = {"ml": "MovieLens", "yahoomusic": "Yahoo! Music", "msd": "Million Song Dataset", "1": "part 1"}
 _WORDS |= {"monti": "(Monti)", "latest": "latest", "small": "small", "synthetic": "(synthetic)"}
 
-WIDTH = 9.0  # inches; as wide as a page of the book
-NARROW = 3.9  # inches; as wide as a phone
+WIDTH = 7.5  # inches; as wide as a page of the book, where its text is 12 px
+NARROW = 3.7  # inches; as wide as a phone
+SMALL = 9  # points; the smallest text of a figure, 11 px on a page and on a phone
 _PANELS = "panels"  # the label of figures that this module lays out, and may lay out anew
 _STYLE = {
     "axes.grid": True,
@@ -93,11 +96,12 @@ def save(figure, result, suffix=""):
     path = result.path.relative_to(results.repository()) if result.path.is_relative_to(results.repository()) else None
     figure.set_url(path and path.as_posix())
     if not figure.get_supxlabel():
-        figure.supxlabel(result.where, fontsize=8, color="0.35")
+        figure.supxlabel(result.where, fontsize=SMALL, color="0.35")
     if not result.live:
         folder = results.repository() / "figures" / result.source
         folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(_STYLE):
+            _move_apart(figure)
             figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
     return figure
 
@@ -105,6 +109,15 @@ def save(figure, result, suffix=""):
 def digits(value):
     """Return a number as a cell of a table or a label shows it, "–" for NaN."""
     return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.3g}"
+
+
+def significant(value, count=3):
+    """Return a number with so many significant digits, zeros at the end among them, so that labels are alike.
+
+    >>> [significant(value) for value in (0.3, 12.46, 594.2, 1148)]
+    ['0.300', '12.5', '594', '1,148']
+    """
+    return digits(value) if pd.isna(value) or abs(value) >= 1e3 else f"{value:#.{count}g}".removesuffix(".")
 
 
 def narrow(figure):
@@ -124,9 +137,39 @@ def narrow(figure):
         for axis in of:
             axis.set_subplotspec(place)
     lines = sum(_in_fewer_columns(figure, legend) for legend in list(figure.legends))
-    figure.supxlabel(fill(figure.get_supxlabel(), 58), fontsize=8, color="0.35")
+    below = figure.get_supxlabel().replace("commit ", "commit\N{NO-BREAK SPACE}")
+    figure.supxlabel(fill(below, 50), fontsize=SMALL, color="0.35")
     figure.set_size_inches(NARROW, sum(heights) + 0.8 * len(heights) + 0.2 * lines)
+    _move_apart(figure)
     return figure
+
+
+def _move_apart(figure):
+    """Move labels that are centered above or below their marks sideways until none covers another."""
+    movable = {axis: [text for text in axis.texts if _centered(text)] for axis in figure.axes}
+    if not any(len(texts) > 1 for texts in movable.values()):
+        return
+    for text in (text for texts in movable.values() for text in texts):
+        text.xyann = (0, text.xyann[1])
+    figure.draw_without_rendering()
+    for texts in movable.values():
+        boxes = [text.get_window_extent().padded(1) for text in texts]
+        moves = np.zeros(len(texts))
+        order = sorted(range(len(texts)), key=lambda k: boxes[k].x0 + boxes[k].x1)
+        pairs = [(a, b) for n, a in enumerate(order) for b in order[n + 1 :]]
+        pairs = [(a, b) for a, b in pairs if boxes[a].y0 < boxes[b].y1 and boxes[b].y0 < boxes[a].y1]
+        for _ in range(20):
+            for a, b in pairs:
+                over = boxes[a].x1 + moves[a] - boxes[b].x0 - moves[b]
+                if over > 0:
+                    moves[[a, b]] += -over / 2, over / 2
+        for text, move in zip(texts, moves, strict=True):
+            text.xyann = (72 * move / figure.dpi, text.xyann[1])
+
+
+def _centered(text):
+    beside = isinstance(text, Annotation) and text.anncoords == "offset points"
+    return beside and text.get_horizontalalignment() == "center" and text.get_verticalalignment() != "center"
 
 
 def _label_alone(axis, axes):
@@ -144,15 +187,23 @@ def _label_alone(axis, axes):
 def _break_texts(axis, height):
     """Break the texts around a panel of a height in inches; return that which it needs then."""
     named = bool(_row_names(axis))  # names of rows leave less width to the panel
+    if type(axis.xaxis.get_major_locator()) is AutoLocator:  # whose ticks come close where their numbers are long
+        axis.xaxis.set_major_locator(MaxNLocator(4 if named else 6, steps=[1, 2, 5, 10]))
     across, up = 30 if named else 44, max(16, int(12 * height))
     for text, most in ((axis.title, across), (axis.xaxis.label, across), (axis.yaxis.label, up)):
-        text.set_text(fill(text.get_text(), most))
+        text.set_text(_broken(text.get_text(), most))
     if not named:
         return height
-    names = [fill(text.get_text(), 20) for text in axis.get_yticklabels()]
-    lines = max(name.count("\n") + 1 for name in names)
-    axis.set_yticks(axis.get_yticks(), names, fontsize=10 if lines == 1 else 8)
-    return max(height, len(names) * lines * 0.16)
+    names = [_broken(text.get_text(), 22) for text in axis.get_yticklabels()]
+    lines = [name.count("\n") + 1 for name in names]
+    axis.set_yticks(axis.get_yticks(), names, fontsize=10 if max(lines) == 1 else SMALL)
+    pitch = max([1, *((one + other) / 2 for one, other in pairwise(lines))])
+    return max(height, len(names) * pitch * 0.17)
+
+
+def _broken(text, most):
+    """Break the lines of a text that have more characters."""
+    return "\n".join(fill(line, most) for line in text.split("\n"))
 
 
 def _in_fewer_columns(figure, legend):
@@ -286,7 +337,7 @@ def convergence(frame, data, metric, schemes, with_model):
         # The first epochs of SGD are far above everything worth seeing.
         shown = runs[metric].dropna()  # without what diverged
         by_epoch.set_ylim(shown.min() - 0.02 * np.ptp(shown), np.quantile(shown, 0.95))
-        by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {name}")
+        by_epoch.set(xlabel="epochs", ylabel=f"test {metric.upper()} on {data_name(name)}")
         by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
         by_time.set(xlabel="seconds of training")
         log_scale(by_time.xaxis)

@@ -1,5 +1,6 @@
 """What figures have in common: dots, and a look for each scheme."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import matplotlib
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf_study import figure_style as style
@@ -77,7 +79,7 @@ def test_on_a_narrow_screen_panels_stand_one_below_another_with_labels_of_their_
     for axis, title in zip(narrow.axes, ("left", "right"), strict=True):
         assert (axis.get_ylabel(), axis.get_xlabel(), axis.get_title()) == ("who", f"things {title}", title)
         names = [label for label in axis.get_yticklabels() if label.get_visible()]
-        assert [name.get_text() for name in names] == ["a", "a name that is far\ntoo long"]
+        assert [name.get_text() for name in names] == ["a", "a name that is far too\nlong"]
     (legend,) = narrow.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
 
@@ -137,3 +139,34 @@ def test_a_figure_leads_to_its_result_where_the_repository_has_it(inside, tmp_pa
     shown = style.save(figure, SimpleNamespace(path=path, where="Measured live", live=True))
     assert shown.get_url() == ("data/x.csv" if inside else None)
     assert shown.get_supxlabel() == "Measured live" and not (tmp_path / "here").exists()
+
+
+def test_labels_of_marks_have_as_many_digits_each():
+    shown = {0.3: "0.300", 12.46: "12.5", 594.2: "594", 1148.0: "1,148", 0.00329: "0.00329"}
+    assert {value: style.significant(value) for value in shown} == shown
+    assert [style.significant(value, 2) for value in (3.0, 12.5, float("nan"))] == ["3.0", "12", "–"]
+
+
+def test_on_a_narrow_screen_no_label_above_a_mark_covers_another():
+    figure, ((axis,),) = style.panels()
+    axis.plot([1, 97, 131, 200], [0] * 4, "o")
+    for value in (1, 97, 131, 200):
+        axis.annotate(f"{value}.00", (value, 0), (0, 9), textcoords="offset points", ha="center")
+    for drawn in (figure, style.narrow(figure), style.narrow(style.narrow(figure))):
+        drawn.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in drawn.axes[0].texts]
+        assert drawn is figure or all(one.x1 < other.x0 for one, other in pairwise(boxes))
+    alone = [text.xyann[0] for text in style.narrow(figure).axes[0].texts]
+    assert alone[0] == 0 > alone[1], "what is free stays where it is"
+
+
+def test_breaks_of_names_stay_and_no_text_is_smaller_than_the_smallest():
+    figure = style.dots(
+        pd.Series(1.0, index=["MovieLens 100K\n64 x 64, f = 16", "MovieLens 10M (synthetic)\nf = 2"]), "x"
+    )
+    figure.supxlabel("Recorded on NVIDIA H200, 2026-11-26, commit 45137f3c7.", fontsize=style.SMALL)
+    narrow = style.narrow(figure)
+    names = [text.get_text() for text in narrow.axes[0].get_yticklabels()]
+    assert names == ["MovieLens 100K\n64 x 64, f = 16", "MovieLens 10M\n(synthetic)\nf = 2"]
+    assert all(text.get_fontsize() >= style.SMALL for text in narrow.findobj(Text) if text.get_text())
+    assert narrow.get_supxlabel().endswith("\ncommit\N{NO-BREAK SPACE}45137f3c7.")

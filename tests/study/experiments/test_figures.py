@@ -121,7 +121,7 @@ def test_a_kept_figure_shows_what_is_drawn_of_its_result(kept):
     with matplotlib.rc_context(style._STYLE):  # as style.setup, once in a chapter
         figure = TOLD.get(kept, part())(experiments.module(result.name), result)
         if not figure.get_supxlabel():
-            figure.supxlabel(result.where, fontsize=8, color="0.35")
+            figure.supxlabel(result.where, fontsize=style.SMALL, color="0.35")
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     made = file.getvalue().decode()
     drawn, expected = artists(made), artists(text)
