@@ -161,7 +161,7 @@ def figure(frame, model="ALS", settings=None):
         axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=np.where(ours, style.COLOURS["green"], "0.75"))
         axis.plot(1e3 * rows.bound, rows.index, "D", color=style.COLOURS["orange"], label="roofline bound")
         for place, row in enumerate(rows.itertuples()):
-            text = f" {style.digits(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
+            text = f" {style.significant(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
             axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
         axis.set(xlabel=f"milliseconds of an iteration, {factors} factors", title=style.data_name(data))
         style.log_scale(axis.xaxis)
@@ -188,25 +188,34 @@ def figure_phases(frame, data, factors):
     median = frame.groupby(["solver", "variant", "x_step"]).seconds.median()
     figure, (axes,) = style.panels(columns=2, height=3.8)
     for k, (load, (label, colour)) in enumerate(_LOADS.items()):
-        seconds = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
-        bars = axes[0].bar(np.arange(2) + 0.27 * (k - 1), seconds, 0.25, color=style.COLOURS[colour], label=label)
-        axes[0].bar_label(bars, [f"{1e3 * value:.1f} ms" for value in seconds], size=8)
+        spent = [1e3 * median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
+        bars = axes[0].bar(np.arange(2) + 0.27 * (k - 1), spent, 0.25, color=style.COLOURS[colour], label=label)
+        axes[0].bar_label(bars, [*map(style.significant, spent)], size=style.SMALL)
     axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
     place = np.arange(len(_SOLVERS))
-    of_sides = [[median[solver, "coalesced", f"{side} solve"] for solver in _SOLVERS] for side in ("users", "items")]
+    of_sides = [
+        [1e3 * median[solver, "coalesced", f"{side} solve"] for solver in _SOLVERS] for side in ("users", "items")
+    ]
     axes[1].bar(place, of_sides[0], 0.6, color=style.COLOURS["sky"], label="solve, users")
     top = axes[1].bar(
         place, of_sides[1], 0.6, bottom=of_sides[0], color=style.COLOURS["purple"], label="solve, items"
     )
-    axes[1].bar_label(top, [f"{1e3 * sum(both):.1f} ms" for both in zip(*of_sides, strict=True)], size=8)
-    hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
+    axes[1].bar_label(top, [style.significant(sum(both)) for both in zip(*of_sides, strict=True)], size=style.SMALL)
+    hermitian = 1e3 * sum(
+        median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items")
+    )
     axes[1].axhline(hermitian, linestyle="--", color=style.COLOURS["black"], label="get_hermitian, both")
     axes[1].annotate(
-        f"{1e3 * hermitian:.1f} ms", (3.4, hermitian), (0, 3), textcoords="offset points", size=8, ha="right"
+        style.significant(hermitian),
+        (3.4, hermitian),
+        (0, 3),
+        textcoords="offset points",
+        size=style.SMALL,
+        ha="right",
     )
     axes[1].set_xticks(place, _SOLVERS.values())
-    axes[0].set(ylabel="seconds", xlabel=f"get_hermitian, {style.data_name(data)}, {factors} factors")
-    axes[1].set(ylabel="seconds", xlabel="solver, an iteration")
+    axes[0].set(ylabel="milliseconds", xlabel=f"get_hermitian, {style.data_name(data)}, {factors} factors")
+    axes[1].set(ylabel="milliseconds", xlabel="solver, an iteration")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return figure
 

@@ -79,11 +79,11 @@ def figure(frame):
             of_order = runs[(runs.variant == order) & (runs.epoch > 0)]
             style.curve(axis, of_order.groupby("epoch").value.median(), "SGD", scheme)
         reached = published("least error", name, "Table 2")
-        axis.axhline(reached, linestyle=":", color=style.COLOURS["black"], label=f"published: {reached:.4f}")
+        axis.axhline(reached, linestyle=":", color=style.COLOURS["black"], label="published")
         found = least(frame[frame.data == name]).value.median()
-        axis.annotate(f"least: {found:.4f}", (0.97, 0.6), xycoords="axes fraction", ha="right")
-        axis.set(xlabel="iterations", ylabel="test RMSE", title=style.data_name(name))
-        axis.legend(frameon=False, fontsize=8)
+        axis.set(xlabel="iterations", ylabel="test RMSE")
+        axis.set_title(f"{style.data_name(name)}\nleast: {found:.4f}\npublished: {reached:.4f}", size=10)
+    style.legend(figure, axes[0], 3)
     return figure
 
 

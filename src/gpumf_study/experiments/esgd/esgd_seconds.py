@@ -110,7 +110,7 @@ def figure(frame):
     look = {"color": style.COLOURS["black"], "markersize": 24, "label": "ratings streamed"}
     axis.plot(1e3 * table[STREAMED], place, "|", **look)
     for y, (row, end) in enumerate(zip(table.itertuples(), left, strict=True)):
-        text = f"together {end:.2g} ms; published: {1e3 * row.published:,.0f} ms"
+        text = f"together {style.significant(end)} ms;\npublished: {1e3 * row.published:,.0f} ms"
         axis.annotate(text, (max(end, 1e3 * row.streamed), y), (6, 0), textcoords="offset points", va="center")
     axis.set_yticks(place, map(style.data_name, table.index))
     axis.set(xlabel="milliseconds an iteration", xlim=(0, 1.5 * max(left.max(), 1e3 * table[STREAMED].max())))

@@ -127,7 +127,7 @@ def _name(kind, scheme):
 def figure_seconds(frame):
     """Training and end-to-end time to the common error, a row a solver, the fastest on top.
 
-    A solver that does not reach it has no marks, and says where it ends.
+    A solver that does not reach it has no marks, and its row says where it ends.
     """
     table = summary(frame).sort_values(["train", "rmse"], ascending=False, na_position="first")
     figure, ((axis,),) = style.panels(height=1.2 + 0.24 * len(table))
@@ -137,20 +137,20 @@ def figure_seconds(frame):
     for what, marker, sure in (("train", "o", True), ("wall", "D", False)):
         style.marks(axis, table[what], place, colours, marker=marker, sure=[sure] * len(table))
         axis.plot([], [], marker, color="0.35", markerfacecolor="0.35" if sure else "white", label=_SHOWN[what])
-        side, away = ("right", -7) if sure else ("left", 7)
-        for y, seconds in zip(place, table[what], strict=True):
-            if seconds > 0:
-                text = f"{1e3 * seconds:.3g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
-                axis.annotate(text, (seconds, y), (away, 0), textcoords="offset points", size=8, ha=side, va="center")
-    names = []
-    for (kind, scheme), row in table.iterrows():
-        ends = "diverges" if np.isnan(row.rmse) else f"ends at {row.rmse:.3f}"
-        names.append(_name(kind, scheme) + (f" ({ends})" if np.isnan(row.train) else ""))
-    axis.set_yticks(place, names)
+        away = 42 if sure else 86  # points: two columns of numbers beside the panel
+        beside = {"xytext": (away, 0), "textcoords": "offset points", "ha": "right", "va": "center"}
+        for y, text in [*zip(place, map(style.significant, table[what]), strict=True), (len(table), "●◇"[not sure])]:
+            axis.annotate(text, (1, y), xycoords=("axes fraction", "data"), size=style.SMALL, **beside)
+    for y, row in zip(place, table.itertuples(), strict=True):
+        if np.isnan(row.train):
+            text = "diverges" if np.isnan(row.rmse) else f"ends at {row.rmse:.3f}"
+            where = {"xycoords": ("axes fraction", "data"), "va": "center", "size": style.SMALL}
+            axis.annotate(text, (0.04, y), color="0.35", **where)
+    axis.set_yticks(place, [_name(kind, scheme) for kind, scheme in table.index])
     axis.set(xlabel=f"seconds to test RMSE {table.level.iloc[0]:.3f}, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
     low, high = axis.get_xlim()
-    axis.set_xlim(low / 15, high * 2)  # room for the times
+    axis.set(xlim=(low / 1.5, high * 1.5), ylim=(-0.8, len(table) - 0.2))
     style.legend(figure, axis, 2)
     return figure
 

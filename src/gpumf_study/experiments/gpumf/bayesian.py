@@ -77,12 +77,13 @@ def figure(frame):
         course = course[course.index > 0]
         axes[0].plot(course.index, course, color=style.COLOURS[colour])
         end, below = (course.index[-1], course.iloc[-1]), name == "ALS"
-        shift = {"xytext": (0, -14 if below else 6), "textcoords": "offset points"}
-        axes[0].annotate(f"{name}: {end[1]:.4f}", end, ha="right", color=style.COLOURS[colour], **shift)
+        shift = {"xytext": (-8, -24) if below else (0, 6), "textcoords": "offset points"}
+        side = "left" if below else "right"
+        axes[0].annotate(f"{name}: {end[1]:.4f}", end, ha=side, color=style.COLOURS[colour], **shift)
     axes[0].set(xlabel="epochs", ylabel="test RMSE")
     held = summary(frame)[1].loc[(first, "folds")]
     axes[1].plot(held.index, held.index, "--", color=style.COLOURS["grey"])
     axes[1].plot(held.index, held, "o", color=style.COLOURS["blue"])
     axes[1].set(xlabel="share that an interval is meant to hold", ylabel="held-out ratings inside")
-    axes[0].margins(y=0.15)
+    axes[0].margins(y=0.2)
     return figure

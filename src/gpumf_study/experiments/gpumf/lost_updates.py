@@ -224,9 +224,12 @@ def figure(frame):
         share = (sums.value / sums.x_updates).unstack().reindex(order)
         image = axis.pcolormesh(share.columns, np.arange(len(order)), share, vmin=0, vmax=1, cmap="viridis")
         axis.set_yticks(np.arange(len(order)), [_name(label) for label in order])
-        axis.set(xlabel="decile of items by popularity", title=style.data_name(name), xticks=[1, 5, 10])
+        title = style.data_name(name).replace(" (", "\n(")
+        axis.set(xlabel="decile of items\nby popularity", title=title, xticks=[1, 5, 10])
         axis.grid(False)
-    figure.colorbar(image, ax=list(axes)).ax.set_xlabel("share of\nupdates", labelpad=10)
+    bar = figure.colorbar(image, ax=list(axes)).ax
+    bar.set_xlabel("share of\nupdates", labelpad=8)
+    bar.xaxis.set_label_position("top")
     return figure
 
 
@@ -263,7 +266,8 @@ def figure_cost(table, data):
     style.marks(axis, table.gap, place, list(np.where(races, "purple", "green")), spread=table.spread)
     for y, row in enumerate(table.itertuples()):
         text = f"{row.gap:+.4f}" + (f", {100 * row.lost:.0f} % lost" if row.lost > 0.01 else "")
-        axis.annotate(text, (row.gap + row.spread, y), (6, 0), textcoords="offset points", size=8, va="center")
+        beside = {"textcoords": "offset points", "size": style.SMALL, "va": "center"}
+        axis.annotate(text, (row.gap + row.spread, y), (6, 0), **beside)
     axis.set_yticks(place, map(_name, table.index))
     axis.set(xlabel=f"test RMSE above the CPU's, {style.data_name(data)}")
     axis.set_xlim(right=4 * (table.gap + table.spread).max())  # room for what stands beside the marks

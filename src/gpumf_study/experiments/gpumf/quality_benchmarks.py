@@ -153,20 +153,32 @@ def summary(frame):
 
 
 def figure(frame):
-    """NDCG on each benchmark: of the models (filled), means over the repeats, and as published (open)."""
+    """NDCG on each benchmark: of the models (filled), means with 95 % intervals, and as published (open).
+
+    The axis spans the models that are compared; popularity is below it.
+    """
     table = compared(frame)
     table = table[table.metric.str.startswith("ndcg")]
-    figure, axes = style.panels(columns=table.data.nunique(), height=3.2)
-    for axis, (name, of) in zip(axes[0], table.groupby("data", sort=False), strict=True):
+    figure, axes = style.panels(rows=table.data.nunique(), height=5.2)
+    for axis, (name, of) in zip(axes[:, 0], table.groupby("data", sort=False), strict=True):
         places = np.arange(len(of))[::-1]
         axis.set_yticks(places, of.model)
+        least = of.value[of.model != "popularity"].min()
         for place, row in zip(places, of.itertuples(), strict=True):
             colour = style.COLOURS["grey" if row.published or row.model == "popularity" else "blue"]
+            where = {"textcoords": "offset points", "color": colour, "size": style.SMALL}
+            if (
+                row.value < 0.8 * least
+            ):  # popularity, far below all others: the axis would hide what tells these apart
+                off = f"◂ {row.value:.4f}, left of the axis"
+                axis.annotate(off, (0, place), (6, 0), xycoords=("axes fraction", "data"), va="center", **where)
+                continue
+            axis.hlines(place, row.low, row.high, color=colour)
             axis.plot(row.value, place, "o", color=colour, markerfacecolor="none" if row.published else colour)
-            where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-            axis.annotate(f"{row.value:.4g}", (row.value, place), color=colour, **where)
+            axis.annotate(f"{row.value:.4f}", (row.value, place), (0, 6), ha="center", **where)
         axis.set(xlabel=of.metric.iloc[0].upper(), title=_NAMES.get(name, name))
-        axis.set(xlim=(0, 1.15 * of.value.max()), ylim=(-0.6, len(of)))
+        axis.set(ylim=(-0.6, len(of)))
+        axis.margins(x=0.15)
     return figure
 
 

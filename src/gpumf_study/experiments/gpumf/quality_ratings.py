@@ -135,7 +135,9 @@ def figure(frame):
         axis.errorbar(of["mean"], of.index, xerr=of.high - of["mean"], fmt="o", color=style.COLOURS[colour])
     axis.set_yticks(range(len(table)), table.index)
     for name, value in table["mean"].items():
-        axis.annotate(f"{value:.4f}", (value, name), (0, 6), textcoords="offset points", ha="center", fontsize=8)
-    axis.set(xlabel=f"test RMSE, {frame.data.iloc[0]}, mean of {frame.repeat.nunique()} splits")
+        axis.annotate(
+            f"{value:.4f}", (value, name), (0, 6), textcoords="offset points", ha="center", fontsize=style.SMALL
+        )
+    axis.set(xlabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}, mean of {frame.repeat.nunique()} splits")
     axis.margins(x=0.15, y=0.12)
     return figure

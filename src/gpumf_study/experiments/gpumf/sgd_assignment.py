@@ -105,7 +105,7 @@ def figure(frame):
             square(axis, user, item, facecolor=edge if both else "white", edgecolor=edge)
             turn = f"{first.turn + 1}{'+' if len(here) > 1 else ''}"
             colour = number if both else "black"
-            axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=8, color=colour)
+            axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=style.SMALL, color=colour)
         axis.set(xlim=(0, frame.item.max() + 1), ylim=(frame.user.max() + 1, 0), aspect="equal", xticks=[], yticks=[])
         axis.set(xlabel="items", ylabel="users")
         axis.set_title(style.LOOKS["SGD", scheme].name, fontsize=10)
@@ -118,5 +118,5 @@ def figure(frame):
     handles.append(Patch(facecolor="white", edgecolor="0.3", label="moves the user alone"))
     handles.append(Patch(color="0.9", label="not drawn"))
     figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
-    figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=8)
+    figure.supxlabel("Computed from the package's partitions and orders, not measured.", fontsize=style.SMALL)
     return figure

@@ -76,7 +76,7 @@ def figure(frame):
     bits = sorted(frame.x_precision.unique())
     table = 1e3 * summary(frame)[[OLD, NEW]].unstack("x_precision", sort=False)[::-1]
     place = np.arange(len(table))
-    figure, (axes,) = style.panels(columns=len(bits), height=1.6 + 0.3 * len(table), sharex=True, sharey=True)
+    figure, (axes,) = style.panels(columns=len(bits), height=1.6 + 0.36 * len(table), sharex=True, sharey=True)
     for axis, precision in zip(axes, bits, strict=True):
         rows = table.xs(precision, axis="columns", level="x_precision")
         axis.hlines(place, rows[OLD], rows[NEW], color="0.8", zorder=1)
@@ -85,13 +85,17 @@ def figure(frame):
             style.marks(axis, rows[solver], place, look.colour, look.name, marker)
         for y, (old, new) in enumerate(zip(rows[OLD], rows[NEW], strict=True)):
             if np.isfinite(old):
-                label = f"{old / new:.2g}x"
-                axis.annotate(label, (max(old, new), y), (7, 0), textcoords="offset points", va="center", size=8)
-        axis.margins(0.12, 0.08)
+                label = f"{style.significant(old / new)}x"
+                beside = {"textcoords": "offset points", "va": "center", "size": style.SMALL}
+                axis.annotate(label, (max(old, new), y), (7, 0), **beside)
+            else:
+                where = {"xycoords": ("axes fraction", "data"), "va": "center", "size": style.SMALL}
+                axis.annotate("not measured", (0.04, y), color="0.35", **where)
+        axis.margins(0.2, 0.08)
         axis.set(xlabel="milliseconds an iteration", title=f"FP{precision}")
         style.log_scale(axis.xaxis)
     names = [f"{style.data_name(data)}\n{side:,} x {side:,}, f = {factors}" for data, side, factors in table.index]
-    axes[0].set_yticks(place, names, fontsize=8)
+    axes[0].set_yticks(place, names, fontsize=style.SMALL)
     style.legend(figure, axes[0], 2)
     return figure
 

@@ -251,8 +251,8 @@ def figure(frame):
             # The edge keeps its colour, so that what is nearly even can be told from the rest.
             faces = {"markerfacecolor": (colour, strength), "markeredgecolor": colour}
             axis.plot(*place, markers[row.data], markersize=8, **faces)
-            label = f"{by:.{0 if by > 10 else 1}f}"
-            axis.annotate(label, place, (0, sides[row.data]), textcoords="offset points", ha="center", size=7)
+            beside = {"textcoords": "offset points", "ha": "center", "size": style.SMALL}
+            axis.annotate(style.significant(by, 2), place, (0, sides[row.data]), **beside)
         axis.set(xlabel="ratings of a user or item", ylabel="factors", title=f"{pair} versions")
         axis.set_yscale("log", base=2)
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

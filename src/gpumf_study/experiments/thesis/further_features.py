@@ -260,7 +260,7 @@ def figure(frame):
         for model, colour, shift in zip(MODELS, ("grey", "orange", "green"), (-0.2, 0.0, 0.2), strict=True):
             axis.plot(rows[model], places + shift, "o", color=style.COLOURS[colour], alpha=0.6, label=model)
         axis.axvline(1, color="black", linewidth=0.8)
-        axis.set(title=name, xlabel="ratio of test RMSE to biases'")
+        axis.set(title=style.data_name(name), xlabel="ratio of test RMSE to biases'")
         axis.locator_params(axis="x", nbins=5)
     axes[0].set_yticks(range(3), [RANDOM, USERS, ITEMS])
     axes[0].invert_yaxis()

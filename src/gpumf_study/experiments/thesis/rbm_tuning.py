@@ -179,8 +179,9 @@ def figure(frame, data=None):
             axis.axhline(threshold, color="0.4", linewidth=1, linestyle=":")
         axis.set(xlabel="epochs", ylim=(everything.min() - 0.005, everything.quantile(0.95)))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.legend(title=_PARAMETERS[parameter], fontsize=8, title_fontsize=9, loc="lower center",
-                    bbox_to_anchor=(0.5, 1), ncols=3, columnspacing=1, handlelength=1.6)  # fmt: skip
+        columns = 3 if sum(map(len, axis.get_legend_handles_labels()[1])) < 20 else 1
+        axis.legend(title=_PARAMETERS[parameter], fontsize=style.SMALL, title_fontsize=9, loc="lower center",
+                    bbox_to_anchor=(0.5, 1), ncols=columns, columnspacing=1, handlelength=1.6)  # fmt: skip
     for axis in axes[:, 0]:
         axis.set_ylabel(f"held-out {metric.upper()}, {style.data_name(data)}")
     return figure

@@ -9,6 +9,7 @@ the seconds stands the error after as many epochs for every number of threads.
 from contextlib import nullcontext
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from tqdm import tqdm
 
 from gpumf import SGD, backends
@@ -76,16 +77,19 @@ def run(data, threads, epochs, repeats, parameters):
 
 
 def summary(frame):
-    """Return medians: x_machine, x_threads, seconds (of an epoch), mae, speedup (over the fewest threads)."""
+    """Return medians: x_machine, x_threads, seconds (of an epoch), mae (least and most), speedup (over the fewest
+    threads)."""
     points = frame.groupby(["x_machine", "x_threads"], sort=False)
-    table = points.agg(seconds=("seconds", "median"), mae=("value", "median"))
+    table = points.agg(
+        seconds=("seconds", "median"), mae=("value", "median"), least=("value", "min"), most=("value", "max")
+    )
     return table.assign(speedup=table.groupby("x_machine").seconds.transform("first") / table.seconds).reset_index()
 
 
 def figure(frame):
     """Speed-up over the fewest threads (left) and the test MAE (right) against CUDA threads.
 
-    Dotted: the threads that the thesis found best.
+    Dotted: the threads that the thesis found best. Shaded: the range of the trainings' MAE.
     """
     points = summary(frame)
     figure, (axes,) = style.panels(columns=2, height=3.8)
@@ -96,15 +100,21 @@ def figure(frame):
             axes[0].plot(curve.x_threads, curve.speedup, line, **what)
             if curve.mae.notna().any():
                 axes[1].plot(curve.x_threads, curve.mae, line, **what)
+                axes[1].fill_between(curve.x_threads, curve.least, curve.most, color=what["color"], alpha=0.25)
     for axis in axes:
         axis.axvline(RESIDENT, linestyle=":", linewidth=1, color="0.4")
         axis.set(xlabel="CUDA threads", xlim=(0, None))
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes[0].set(ylabel="speed-up over the fewest threads", ylim=(0, None))
-    axes[1].set(ylabel=f"test MAE on {style.data_name(frame.data.iloc[0])}")
+    low, high = axes[1].get_ylim()
+    room = max(0, MAE_SHOWN - (high - low)) / 2
+    axes[1].set(ylabel=f"test MAE on {style.data_name(frame.data.iloc[0])}", ylim=(low - room, high + room))
     style.legend(figure, axes[0], 2)
     return figure
 
 
+MAE_SHOWN = 0.01  # the least range of the axis: smaller differences are no differences to a user
 OTHERS = [count for count in range(1024, 32769, 1024) if count != RESIDENT]
 CLAIMS = [
     Claim("thesis-sgd-threads", "thesis", "Section 6.5",

@@ -120,11 +120,13 @@ def figure(frame):
             if len(curve) and (model, column) != ("RBM", "regularization"):
                 what = {"color": style.COLOURS[colour], "label": model, "markersize": 4, "capsize": 2}
                 axis.errorbar(100 * curve.density, curve[column], curve[f"{column}_deviation"], fmt=line, **what)
-                for end, side in ((0, "left"), (-1, "right")) if model == "ALS" else ():
+                for end, up in ((0, 5), (-1, 0)) if model == "ALS" else ():
                     at = 100 * curve.density.iloc[end], curve[column].iloc[end]
-                    axis.annotate(f"{at[1]:.2f}", at, (6 if end == 0 else 0, 5), textcoords="offset points", ha=side)
+                    beside = {"textcoords": "offset points", "va": "bottom" if up else "center"}
+                    axis.annotate(f"{at[1]:.2f}", at, (6, up), color=style.COLOURS[colour], **beside)
         axis.set(xlabel="density of the training set (%)")
         style.log_scale(axis.xaxis)
+        axis.set_xlim(right=200 * curves.density.max())  # room for the last number
     axes[0].set(ylabel="best λ", ylim=(0, None))
     axes[1].set(ylabel="test MAE")
     style.legend(figure, axes[1], 3)

@@ -162,7 +162,7 @@ def figure(frame):
     A tick stands where the multi-threaded CPU is. Hollow diamonds are end to end.
     """
     rows = list(summary(frame).groupby(["data", "model"], sort=False))
-    figure, ((axis,),) = style.panels(height=1.3 + 0.6 * len(rows), width=7.0)
+    figure, ((axis,),) = style.panels(height=1.3 + 0.6 * len(rows))
     names = []
     for at, ((data, model), versions) in zip(range(len(rows))[::-1], rows, strict=True):
         colour = style.COLOURS[style.MODELS[model][0]]
@@ -173,12 +173,12 @@ def figure(frame):
         for _, best in versions[versions.device == "cuda"].nsmallest(1, "seconds").iterrows():
             marks += [(best.single, "D", colour, colour), (best.single_end_to_end, "D", colour, "white")]
         multi = versions[versions.solver == BASELINES[model][1]].single.iloc[0]
-        axis.plot([multi] * 2, [at - 0.25, at + 0.25], color="0.35", linewidth=2)
+        axis.plot([multi] * 2, [at - 0.15, at + 0.15], color="0.35", linewidth=2)
         axis.plot([1, max([multi, *(value for value, *_ in marks)])], [at, at], color="0.85", zorder=0)
         for value, marker, edge, face in marks:
             axis.plot(value, at, marker, color=edge, markerfacecolor=face, markersize=8)
             side = -18 if marker == "D" and face == "white" else 9
-            axis.annotate(f"{value:,.{0 if value >= 20 else 1}f}", (value, at), (0, side), **_LABEL)
+            axis.annotate(style.significant(value), (value, at), (0, side), **_LABEL)
         names.append(f"{model}, {style.data_name(data)},\nto MAE {versions.level.iloc[0]:.4g}")
     for label, marker, face in _LEGEND:
         axis.plot([], [], marker, color="0.35", markerfacecolor=face, label=label)

@@ -40,8 +40,9 @@ def figure(frame):
     axis.set(xlabel="year of release", ylabel="theoretical GFLOP/s")
     style.log_scale(axis.yaxis)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.legend(figure, axis, 4)
-    figure.supxlabel("Computed from data sheets, not measured; a line follows the fastest so far.", fontsize=8)
+    style.legend(figure, axis, 2)
+    below = "Computed from data sheets, not measured; a line follows the fastest so far."
+    figure.supxlabel(below, fontsize=style.SMALL)
     return figure
 
 
