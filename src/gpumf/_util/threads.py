@@ -22,6 +22,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gpumf._util.busy import check_usable
 from gpumf._util.validation import integer
 
 P = ParamSpec("P")
@@ -49,16 +50,26 @@ def limited_to(threads: int | None) -> Iterator[None]:
 
 
 def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
-    """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept."""
+    """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept.
 
-    @wraps(method)
-    def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
+    RuntimeError where another thread has begun to fit the model meanwhile: what was read may be of two models.
+    """
+
+    def run(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
         given: Any = self
         if given.threads is None or given.device != "cpu":
             return method(self, *arguments, **named)
         most = min(integer("threads", given.threads, 1), count())
         with limited_to(most), _BLAS.limited_to(most):
             return method(self, *arguments, **named)
+
+    @wraps(method)
+    def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
+        check_usable(self)
+        result = run(self, *arguments, **named)
+        if result is not self:  # which fits return
+            check_usable(self)
+        return result
 
     return limited
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.busy import check_usable
 from gpumf._util.counter_rng import splitmix64
 from gpumf._util.memory import free_bytes
 from gpumf._util.threads import obeys_threads
@@ -250,9 +251,10 @@ class BayesianMF(Model):
 
     def __getstate__(self):
         self._fetch()
-        return vars(self)
+        return super().__getstate__()
 
     def _check_fitted(self):
+        check_usable(self)
         if self._stayed() is None:
             super()._check_fitted()
         else:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.busy import check_usable, fitting
 from gpumf._util.progress import progress as shown
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import MAX_SEED, array, flag, integer, number
@@ -56,6 +57,10 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     """Trains on ratings, keeps a history, predicts ratings.
 
     Its parts, the bases, do not inherit from one another; what a part calls of others is a base for type checkers.
+    Several threads may use a fitted model at once, but none while another one fits it: as long as `fit` or
+    `partial_fit` runs, the methods raise RuntimeError in all other threads. To train anew while others predict, fit a
+    new model, and assign it to the name of the old one.
+
     Subclasses name their solvers in `_solvers`, and in `_arrays` the attributes that hold what is learned, float32:
     first that of the users, then that of the items, row by row.
 
@@ -189,6 +194,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         vars(self).update(zip(self._arrays, arrays, strict=True))
 
     def _check_fitted(self):
+        check_usable(self)
         state, checked = self._state(), self._state_checked
         # The arrays' shapes too: these can be assigned in place.
         if state and checked.was_of(state) and checked(None, *state) == [one.shape for one in self._learned]:
@@ -275,6 +281,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         them, where they are, an epoch; neither is in `history.seconds`. The logger "gpumf" tells of each epoch at the
         level INFO.
 
+        No other thread may use the model until `fit` returns (RuntimeError). Callbacks get copies, which any thread
+        may use.
+
         Parameters
         ----------
         train : Ratings, on the host or, `gpumf.ratings.DeviceRatings`, on a device; or what they are made of, a data
@@ -306,6 +315,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         TypeError : sets that are not `Ratings`
         ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0, no
             validation set to keep the best by
+        RuntimeError : another thread fits the model
         NotFittedError : warm_start without a training before
         DivergedError : an epoch ended with something that is not finite
         gpumf.backends.DeviceError : the device cannot do it
@@ -406,15 +416,19 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     @contextmanager
     def _as_before_if_it_fails(self):
-        """Take all changes of the model back where the body raises before it has kept what it learned."""
-        before = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            if self.history is before["history"]:
-                vars(self).clear()
-                vars(self).update(before)
-            raise
+        """Take all changes of the model back where the body raises before it has kept what it learned.
+
+        No other thread may use the model meanwhile.
+        """
+        with fitting(self):
+            before = vars(self).copy()
+            try:
+                yield
+            except BaseException:
+                if self.history is before["history"]:
+                    vars(self).clear()
+                    vars(self).update(before)
+                raise
 
     @obeys_threads
     def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:
@@ -527,6 +541,10 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
     def _forget_copies(self):
         """Drop what belongs to other users, in a copy of the model."""
+
+    def __getstate__(self):
+        check_usable(self)
+        return super().__getstate__()
 
     def __sklearn_is_fitted__(self):
         return self.history is not None

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any, Self
 
+from gpumf._util.busy import check_usable
 from gpumf.models.once import Once
 
 
@@ -60,6 +61,7 @@ class Parameters(metaclass=_Judging):
         return self
 
     def __copy__(self):
+        check_usable(self)
         made = object.__new__(type(self))
         vars(made).update(vars(self))
         return made
@@ -134,6 +136,7 @@ class Parameters(metaclass=_Judging):
         Raises
         ------
         TypeError, ValueError : as of the constructor; the model then stays as it was
+        RuntimeError : another thread fits the model
 
         >>> from gpumf import ALS
         >>> ALS(32, device="cpu").set_params(factors=8, seed=1)
@@ -143,6 +146,7 @@ class Parameters(metaclass=_Judging):
             ...
         ValueError: seed must be an integer from 0 to 18446744073709551615, not -1
         """
+        check_usable(self)
         made = type(self)(**self._given | self._assigned() | parameters)
         vars(self).clear()
         vars(self).update(vars(made))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from gpumf._util.busy import check_usable
 from gpumf._util.validation import flag, integer, number, path_of
 from gpumf.backends import DeviceError
 from gpumf.models.archive import open_archive, write_archive
@@ -193,6 +194,7 @@ class Stored(_Base):
                 raise ValueError("the training set is not known here, so that what users rated cannot be saved")
             rows = self._seen_rows if self._training is None else self._training.on_host().by_user
             learned |= packed_rows(rows)
+        check_usable(self)  # a fit may have begun meanwhile
         return header, learned
 
     @classmethod

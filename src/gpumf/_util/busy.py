@@ -1,0 +1,40 @@
+"""Which models are being fitted, and by which thread: no other thread may use a model meanwhile.
+
+This is not kept in the model, so that files, pickles, copies and comparisons of models know nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
+
+_FITTING: dict[int, int] = {}
+"""id of a model -> the thread that fits it. The fit refers to the model, so that no other object gets its id."""
+
+
+@contextmanager
+def fitting(model: object) -> Iterator[None]:
+    """Within it, this thread alone may use the model; RuntimeError where another one fits it. It may be nested."""
+    key, thread = id(model), get_ident()
+    outermost = key not in _FITTING
+    try:
+        if _FITTING.setdefault(key, thread) != thread:
+            raise _refusal(model)
+        yield
+    finally:
+        if outermost and _FITTING.get(key) == thread:
+            del _FITTING[key]
+
+
+def check_usable(model: object) -> None:
+    """Raise RuntimeError where another thread fits the model."""
+    if _FITTING and _FITTING.get(id(model)) not in (None, get_ident()):
+        raise _refusal(model)
+
+
+def _refusal(model):
+    return RuntimeError(
+        f"fit is running on this {type(model).__name__} in another thread; fit a new model there, and replace this "
+        "one by it when it is fitted"
+    )
