@@ -18,11 +18,12 @@ from gpumf import __version__, backends
 from gpumf_study import experiments, results
 
 
-def remaining(names=None, device=None):
+def remaining(names=None, device=None, again=False):
     """Return the experiments of which this machine has no result of this release.
 
     names : of the experiments to look at; None for all
     device : folder of the machine's results; None for this one's
+    again : bool, those too of which it has one
 
     Return a dict of name -> seconds that its last recording took, on this machine or else on that of
     `results.reference`, longest first; None where it was never recorded, and those are the last
@@ -31,7 +32,7 @@ def remaining(names=None, device=None):
     for name in names or experiments.names():
         gpus = max(backends.gpus(), 1) if experiments.takes_all_gpus(name) else 1
         here = results.recorded(name, device or results.device_name(gpus))
-        if here is not None and here.provenance["packages"]["gpumf"] == __version__:
+        if here is not None and not again and here.provenance["packages"]["gpumf"] == __version__:
             continue
         before = here or results.recorded(name)
         found[name] = before.provenance["duration_seconds"] if before else None
@@ -126,7 +127,7 @@ def main(arguments=None):
         parser.error(f"there is no experiment {', '.join(unknown)}")
     if not 1 <= chosen.gpus <= max(backends.gpus(), 1):
         parser.error(f"--gpus must be 1 to {max(backends.gpus(), 1)}, the GPUs of this machine")
-    todo = dict.fromkeys(chosen.names) if chosen.again else remaining(chosen.names)
+    todo = remaining(chosen.names, again=chosen.again)
     if chosen.list:
         for name, seconds in todo.items():
             print(f"{name}: {'never recorded' if seconds is None else f'{seconds:.0f} s'}")

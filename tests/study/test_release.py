@@ -32,6 +32,7 @@ def recorded(monkeypatch):
 def test_what_is_not_of_this_release_is_left_the_longest_first(recorded, monkeypatch):
     assert list(release.remaining().items()) == [("long", 50.0), ("short", 20.0), ("never", None)]
     assert list(release.remaining(["short", "done"])) == ["short"]
+    assert release.remaining(["done", "short"], again=True) == {"short": 20.0, "done": 1.0}
     # Elsewhere all is left, and how long it takes is known from the reference alone.
     assert release.remaining(device="there") == {"long": 50.0, "short": 20.0, "done": 1.0, "never": None}
 
@@ -138,7 +139,7 @@ def test_the_command_lists_records_and_refuses(recorded, monkeypatch, capsys):
     assert release.main(["long", "--minutes", "2"]) == 0 and given.pop() == ({"long": 50.0}, 2.0)
     assert capsys.readouterr().out == f"1 recorded for {__version__}, 0 failed; no time was left for short.\n"
     assert release.main(["done"]) == 0 and given.pop()[0] == {}
-    assert release.main(["done", "--again"]) == 0 and list(given.pop()[0]) == ["done"]
+    assert release.main(["done", "--again"]) == 0 and given.pop()[0] == {"done": 1.0}
     monkeypatch.setattr(release, "record", lambda todo, minutes, gpus: (0, 1, []))
     assert release.main([]) == 1
 
