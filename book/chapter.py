@@ -151,6 +151,7 @@ def with_numbers(notebook):
             cell.source = re.sub(r"\{glue:text\}`([^`]*)`", number, cell.source)
             cell.source = re.sub(r"\{numref\}`[^`]*`", "the figure", cell.source)
             cell.source = re.sub(r"\{cite\}`([^`]*)`", r"[\1]", cell.source)
+            cell.source = re.sub(r"\{download\}`([^`<]*?) <[^`]*`", r"\1", cell.source)
         cells.append(cell)
     metadata = {key: notebook.metadata[key] for key in ("kernelspec", "language_info") if key in notebook.metadata}
     return nbformat.v4.new_notebook(cells=cells, metadata=metadata)

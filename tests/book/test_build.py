@@ -357,10 +357,12 @@ def test_a_notebook_that_is_downloaded_carries_its_numbers():
         nbformat.v4.new_code_cell("numbers(error=error)", outputs=[number, name], execution_count=1),
         nbformat.v4.new_code_cell("profile = 'quick'", metadata={"tags": ["injected-parameters"]}),
         nbformat.v4.new_markdown_cell("{glue:text}`error:.2f` on {glue:text}`data` ({numref}`fig-a`, {cite}`cumf`)"),
+        nbformat.v4.new_markdown_cell("{download}`Another notebook <../a.ipynb>` goes on."),
     ]
     notebook = build.chapter.with_numbers(nbformat.v4.new_notebook(cells=cells))
     assert [cell.source for cell in notebook.cells][1] == "0.12 on ml-1m (the figure, [cumf])"
-    assert len(notebook.cells) == 2 and not notebook.cells[0].outputs and notebook.cells[0].execution_count is None
+    assert notebook.cells[2].source == "Another notebook goes on."
+    assert len(notebook.cells) == 3 and not notebook.cells[0].outputs and notebook.cells[0].execution_count is None
     nbformat.validate(notebook)
     assert cells[0].outputs, "the notebook itself keeps them"
 
