@@ -38,7 +38,7 @@ def setup(app):
     app.add_transform(Figures)
     app.connect("config-inited", offer_launch)
     app.connect("build-finished", write_sources)
-    return {"parallel_read_safe": True, "env_version": 1}
+    return {"parallel_read_safe": True, "env_version": 2}
 
 
 def offer_launch(app, config):
