@@ -132,8 +132,11 @@ def test_an_evaluation_counts_what_the_model_does_not_know(model, table, said, t
     strangers = pd.DataFrame({"user": ["new", "u1"], "item": ["i1", "other"], "rating": [1, 2]})
     path = tmp_path / "test.csv"
     pd.concat([table.head(50), strangers]).rename(columns={"user": "who"}).sample(frac=1, random_state=0).to_csv(path)
-    found = said("evaluate", model, path, "--user-column who -k 3 --json")
-    assert found["ratings"] == 50 and found["unknown"] == 2 and found["rmse"] < 0.5 and 0 <= found["ndcg@3"] <= 1
+    command = "evaluate", model, path, "--user-column who -k 3"
+    found = said(*command, "--json")
+    assert found["ratings"] == 50 and found["unknown"] == 2 and found["rmse"] < 0.5
+    assert not [name for name in found if "@" in name], "lists leave out what the model was trained on"
+    assert "no rankings: all 50 ratings are in the training set" in said(*command)
 
 
 def test_this_machine_is_shown_beside_the_recorded_one(said, monkeypatch):
@@ -250,8 +253,42 @@ def test_a_new_user_gets_lists_of_pairs_and_of_files(model, said, tmp_path):
     ]
     assert others == [first, first] and len(first) == 4
     assert not {"i1", "i2", "i3"} & {row["item"] for row in first}
-    for wrong, words in {"i1=high": "ITEM=RATING", "i99=3": "no item 'i99'", "i1=1 i1=2": "twice"}.items():
+    wrongs = {
+        "i1=high": "ITEM=RATING",
+        "i99=3": "no item 'i99'",
+        "i1=1 i1=2": "twice",
+        "none.csv": "there is no file 'none.csv'",
+    }
+    for wrong, words in wrongs.items():
         assert words in said(*of, wrong, refused=1)
+
+
+def test_items_without_ratings_are_for_implicit_feedback(model, ratings, fit, said, tmp_path):
+    (tmp_path / "items.csv").write_text("item\ni1\ni2\n")
+    (tmp_path / "none.csv").write_text("")
+    for given in ("i1 i2", "i1", "i1=5 i2", tmp_path / "items.csv"):
+        err = said("recommend", model, "--device cpu --new-user", given, refused=1)
+        assert "has no rating, which ALS needs" in err and "implicit" in err
+    fit(ratings, "--model implicit --factors 4 --epochs 2")
+    of = "recommend", tmp_path / "m", "--device cpu -k 3 --json --new-user"
+    wanted = said(*of, "i1=1 i2=1")
+    assert said(*of, "i1 i2") == wanted == said(*of, tmp_path / "items.csv")
+    assert len(said(*of, tmp_path / "none.csv")["items"]) == 3
+
+
+def test_implicit_feedback_that_is_held_back_judges_lists(ratings, fit, tmp_path):
+    command = ratings, "--model implicit --factors 4 --epochs 2 --test 0.2"
+    found = fit(*command, "--json")
+    assert 0 < found["test_ndcg@10"] <= 1 and "test_rmse" not in found
+    assert f"held back: precision@10 {found['test_precision@10']:.4f}, recall@10" in fit(*command)
+
+
+def test_errors_name_flags_and_not_arguments_of_python(fit, said, tmp_path):
+    (tmp_path / "twice.csv").write_text("user,item,rating\na,x,1\na,x,2\nb,y,3\n")
+    (tmp_path / "clicks.csv").write_text("user,item\na,x\nb,y\n")
+    for name, flag in (("twice", "give --duplicates mean, last or sum"), ("clicks", "or --no-rating-column where")):
+        err = said("fit", tmp_path / f"{name}.csv", "-o", tmp_path / "m", refused=1)
+        assert flag in err and "rating=" not in err and "duplicates=" not in err
 
 
 def test_similar_items_and_users(model, said):

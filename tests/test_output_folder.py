@@ -85,6 +85,17 @@ def test_a_folder_with_foreign_files_keeps_every_byte(what, with_model, ratings,
     assert tree(tmp_path) == before
 
 
+def test_a_model_is_kept_beside_files_of_file_managers_and_loaded_by_its_folder(ratings, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/.DS_Store").write_text("theirs")
+    model_of(ratings, tmp_path / "m")
+    assert (tmp_path / "m/.DS_Store").read_text() == "theirs"
+    by_folder, by_file = (gpumf.load(tmp_path / name, "cpu") for name in ("m", "m/model.npz"))
+    assert np.array_equal(by_folder.user_factors, by_file.user_factors)
+    with pytest.raises(OSError, match="no model can be read"):
+        gpumf.load(tmp_path)
+
+
 def test_the_folder_of_the_ratings_is_refused(ratings, tmp_path, monkeypatch):
     shutil.copy(ratings["a"], tmp_path / "ratings.csv")
     monkeypatch.chdir(tmp_path)

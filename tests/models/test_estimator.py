@@ -106,6 +106,16 @@ def test_divergence_names_the_epoch_and_keeps_the_one_before(device, with_valida
             assert model.score(validation)["rmse"] == pytest.approx(model.history.rmse.iloc[-1], rel=1e-5)
 
 
+def test_a_rate_that_shrinks_all_factors_to_zero_diverges(sets):
+    """Between rates that diverge and these, some shrink a part of the factors to 0."""
+    diverged = SGD(5, solver="sequential", learning_rate=1e6)
+    with pytest.raises(DivergedError, match=r"factors to 0: learning_rate \* regularization is 1e\+06; lower") as at:
+        diverged.fit(sets[0], 3)
+    assert at.value.epoch == 1 and list(diverged.history.epoch) == [0] and diverged.item_factors[:, :5].any()
+    strong = SGD(5, solver="sequential", regularization=1e8).fit(sets[0], 1)
+    assert not strong.item_factors[:, :5].any(), "biases alone, as regularization asks for"
+
+
 def test_a_finite_epoch_is_kept_bit_for_bit(sets):
     large = replace(sets[0], values=sets[0].values * 8, scale=None)
     diverged = SGD(5, solver="sequential", biases=False)

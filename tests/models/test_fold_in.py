@@ -37,6 +37,15 @@ def test_one_user_a_pair_and_many_users_agree(kind, device):
     assert model.history.equals(model.fold_in(whole).history) and model._shape == (30, 20)
 
 
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD])
+def test_a_user_without_ratings_is_folded_in(kind, device, tmp_path):
+    model = kind(4, device=device).fit(TRAIN, 2)
+    model.save(tmp_path / "m.npz")
+    wanted, _ = model.recommend(ratings={}, k=5)
+    for one in (model, kind.load(tmp_path / "m.npz", device)):
+        assert np.array_equal(one.recommend(ratings={}, k=5)[0], wanted) and one.fold_in({})._shape == (1, 20)
+
+
 @pytest.mark.parametrize(
     ("kind", "options"), [(ALS, {}), (ALS, {"biases": True}), (ALS, {"biases": False}), (ImplicitALS, {})]
 )

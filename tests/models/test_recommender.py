@@ -10,6 +10,26 @@ from gpumf.ratings import Ratings
 from support import ragged_ratings, some_kernels
 
 
+def test_an_evaluation_on_what_lists_leave_out_is_refused(sets, tmp_path):
+    train, test = sets
+    model = ALS(4, device="cpu").fit(train, 1)
+    model.save(tmp_path / "m.npz", seen=True)
+    some = train.select(train.users < 9)
+    for one in (model, ALS.load(tmp_path / "m.npz", "cpu")):
+        with pytest.raises(ValueError, match=rf"all {some.nnz} test ratings are in the training set") as refused:
+            one.evaluate_ranking(some)
+        assert type(refused.value).__name__ == "NothingHeldOut"
+        assert one.evaluate_ranking(train, seen=(), k=50)["recall"] > 0
+    with pytest.raises(ValueError, match="test ratings are in `seen`"):
+        model.evaluate_ranking(test, seen=test)
+    with pytest.raises(ValueError, match="in the training set"):
+        model.fit(train, 1, some, stop_metric="ndcg@10")
+    held = test.select(test.users == test.users[0])
+    mixed = Ratings(*(np.append(a, b) for a, b in ((some.users, held.users), (some.items, held.items))),
+                    np.ones(some.nnz + held.nnz), train.n_users, train.n_items)  # fmt: skip
+    assert 0 <= model.evaluate_ranking(mixed, k=1)["ndcg"] <= 1
+
+
 def test_recommend_leaves_out_what_was_rated(sets):
     train, _ = sets
     model = ALS(8, solver="sequential", biases=False).fit(train, 5)

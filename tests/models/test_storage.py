@@ -32,6 +32,17 @@ def test_arrays_of_a_machine_have_its_shapes(sets, tmp_path):
             RBM.load(path, device="cpu")
 
 
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_numbers_that_load_refuses_are_not_saved(suffix, sets, tmp_path):
+    model, path = ALS(4, device="cpu").fit(sets[0], 1), tmp_path / f"m.{suffix}"
+    model.save(path)
+    before = path.read_bytes()
+    model.item_factors[0, 0] = np.nan
+    with pytest.raises(ValueError, match="item_factors has numbers that are not finite, so that the model cannot"):
+        model.save(path)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
 def test_the_package_safetensors_reads_what_is_saved(sets, tmp_path):
     numpy = pytest.importorskip("safetensors.numpy")
     for model in (ALS(4, device="cpu").fit(sets[0], 1), RBM(4, device="cpu").fit(sets[0], 1)):

@@ -19,8 +19,15 @@ Lists of items that users will like: gpumf fit RATINGS --model implicit -o m; gp
 Predictions of ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
 """
 _EPILOG = """Which model: implicit (ImplicitALS) ranks items, and is the one for recommendations. als (ALS) predicts
-ratings and needs no tuning; sgd (SGD) does too, with less memory and a learning rate to choose; rbm (RBM) errs
-otherwise than these, for blends. What predicts ratings best does not make the best lists."""
+ratings and needs no tuning; sgd (SGD) does too, with less memory and a learning rate to choose; rbm (RBM) makes
+different errors, which is useful in a blend. What predicts ratings best does not make the best lists."""
+
+
+_FLAGS = {
+    "pass duplicates='mean', 'last' or 'sum'": "give --duplicates mean, last or sum",
+    "rating=None": "--no-rating-column",
+}
+"""Arguments of Python that errors name, and what the command has for them."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,7 +59,10 @@ def _sentence(error: BaseException) -> str:
         return str(error.args[0])
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split())
+    for argument, flag in _FLAGS.items():
+        text = text.replace(argument, flag)
+    return text or type(error).__name__
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,8 +102,9 @@ def _parser() -> argparse.ArgumentParser:
                      help="any other parameter of the model; the value is read as JSON")  # fmt: skip
     fit.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     fit.add_argument(
-        "--test", type=float, metavar="SHARE", help="hold back this share of the ratings, and say the errors on it"
-    )
+        "--test", type=float, metavar="SHARE",
+        help="hold back this share of the ratings, and say the errors on it; of implicit, how well it ranks them",
+    )  # fmt: skip
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     fit.add_argument("--device", default="auto", help="auto, cuda, cpu or emulator; default: %(default)s")
 
@@ -104,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
     whom.add_argument(
         "--new-user", nargs="+", metavar="ITEM=RATING",
-        help="ratings of a user whom the model does not know, or a CSV file of lines ITEM,RATING",
+        help="ratings of a user whom the model does not know, or a CSV file of lines ITEM,RATING; for a model of "
+        "implicit feedback, items alone will do",
     )  # fmt: skip
     recommend.add_argument("-k", type=int, default=10, help="items; default: %(default)s")
     recommend.add_argument("--seen", action="store_true", help="list items that the user has rated, too")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gpumf.models.solver_choice import Device
 
 _MODEL = "model.npz"
+_OF_DESKTOPS = ".DS_Store", "Thumbs.db", "desktop.ini"
+"""Files that file managers write into any folder."""
 
 
 @contextmanager
@@ -53,12 +55,19 @@ def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
 def _prepare(folder):
     """Make the folder, for its owner's eyes alone; ValueError unless it holds a model of this package or nothing."""
     if not folder.is_dir():
+        if folder.suffix in (".npz", ".safetensors"):
+            raise ValueError(f"--output is a folder, in which the model is {_MODEL}; {folder} has the name of a file")
         if os.path.lexists(folder):
             raise ValueError(f"{folder} exists and is no folder; give another --output")
         folder.mkdir(0o700, parents=True, exist_ok=True)
     path = folder / _MODEL
     for name in sorted(os.listdir(folder)):
-        if not (leftover(name, path) or (name == _MODEL and is_model(path))):
+        if name == _MODEL and not is_model(path):
+            raise ValueError(
+                f"{folder} holds {name}, which gpumf fit did not write, or which is damaged; remove it, or give "
+                "another --output"
+            )
+        if name not in _OF_DESKTOPS and name != _MODEL and not leftover(name, path):
             raise ValueError(
                 f"{folder} holds {name}, which gpumf fit did not write and leaves as it is; give another --output"
             )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpumf import ImplicitALS
+from gpumf._util.validation import brief
 from gpumf.command_line.folders import ids_of, kept, place_of
 from gpumf.models.lists import Lists
 
@@ -34,7 +36,7 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
         return ({"user": user, "items": found} for user, found in rows), _as_csv(rows)
     items = ids_of(model, "item")
     if options.new_user:
-        pairs = _ratings(options.new_user)
+        pairs = _ratings(options.new_user, items, None if isinstance(model, ImplicitALS) else type(model).__name__)
         places = [place_of(items, "item", item) for item, _ in pairs]
         ratings = places, [rating for _, rating in pairs]
         found = model.recommend(ratings=ratings, k=options.k, seen=seen, ids=False)
@@ -99,17 +101,30 @@ def _as_csv(rows) -> Iterator[str]:
             yield lines.getvalue().removesuffix("\n")
 
 
-def _ratings(given: list[str]) -> list[tuple[str, float]]:
-    """(item, rating) of ITEM=RATING, or of the lines ITEM,RATING of a CSV file; without a rating it is 1."""
+def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[tuple[str, float]]:
+    """(item, rating) of ITEM=RATING, or of the lines ITEM,RATING of a CSV file.
+
+    known : ids of the model's items
+    explicit : name of a model of explicit ratings, which needs each; for others an item without a rating counts 1
+    """
+    pairs: list[tuple[str, str | None]]
     if len(given) == 1 and os.path.isfile(given[0]):
         with open(given[0], encoding="utf-8-sig", newline="") as file:
-            pairs = [(row[0].strip(), row[1] if len(row) > 1 else "1") for row in csv.reader(file) if row]
-        if pairs and [pairs[0][0], pairs[0][1].strip()] in (["item", "rating"], ["item", "1"]):
+            pairs = [(row[0].strip(), row[1].strip() if len(row) > 1 else None) for row in csv.reader(file) if row]
+        if pairs and pairs[0] in (("item", "rating"), ("item", None)):
             pairs = pairs[1:]
     else:
         parts = [text.rpartition("=") for text in given]
-        pairs = [(item, rating) if equals else (rating, "1") for item, equals, rating in parts]
+        pairs = [(item, rating) if equals else (rating, None) for item, equals, rating in parts]
+        if len(pairs) == 1 and pairs[0][1] is None and given[0] not in known.astype(str):
+            raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
+    for item, rating in pairs:
+        if rating is None and explicit:
+            raise ValueError(
+                f"--new-user: item {brief(item)} has no rating, which {explicit} needs; give ITEM=RATING, or lines "
+                "ITEM,RATING. Items alone are for --model implicit"
+            )
     try:
-        return [(item, float(rating)) for item, rating in pairs]
+        return [(item, 1.0 if rating is None else float(rating)) for item, rating in pairs]
     except ValueError as error:
         raise ValueError(f"--new-user takes ITEM=RATING, or a file of lines ITEM,RATING: {error}") from error

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf._util.validation import integer
 from gpumf.command_line.folders import ids_of, kept, output_folder
+from gpumf.models.checks import NothingHeldOut
 from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
 
+_K = 10  # length of the lists that held-back ratings judge
 MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
 
 
 def fit(options: Namespace) -> tuple[dict, str]:
     """Train and keep a model; what it was trained on, and its last errors on what was held back."""
     kind, output = MODELS[options.model], Path(options.output)
+    integer("--epochs", options.epochs, 1)
     with output_folder(output) as save:
         model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
         ratings = _read(options.ratings, options)
@@ -31,16 +35,19 @@ def fit(options: Namespace) -> tuple[dict, str]:
     )
     text += " with what each user rated, without the ratings" if options.ratings_kept else " without what users rated"
     if test is not None:
-        errors = model.score(test)
-        answer |= {f"test_{name}": value for name, value in errors.items()}
-        text += "; held back: " + ", ".join(f"{name.upper()} {value:.4f}" for name, value in errors.items())
+        if kind is ImplicitALS:  # whose errors against a preference of 1 say nothing about lists
+            found = {f"{name}@{_K}": value for name, value in model.evaluate_ranking(test, _K).items()}
+        else:
+            found = {name.upper(): value for name, value in model.score(test).items()}
+        answer |= {f"test_{name.lower()}": value for name, value in found.items()}
+        text += "; held back: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())
     return answer, text
 
 
 def evaluate(options: Namespace) -> tuple[dict, str]:
     """Errors and rankings on ratings, of those of users and items that the model knows.
 
-    There are no rankings of a model that was kept without what users rated.
+    There are no rankings of a model that was kept without what users rated, nor of ratings that it was trained on.
     """
     import pandas as pd
 
@@ -57,9 +64,14 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer = {"ratings": test.nnz, "unknown": given.nnz - test.nnz} | model.score(test)
+    note = ""
     if model._seen_rows is not None:  # else lists would be of what users rated before
-        answer |= {f"{name}@{options.k}": value for name, value in model.evaluate_ranking(test, options.k).items()}
-    return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items())
+        try:
+            found = model.evaluate_ranking(test, options.k)
+            answer |= {f"{name}@{options.k}": value for name, value in found.items()}
+        except NothingHeldOut:
+            note = f"\nno rankings: all {test.nnz:,} ratings are in the training set, whose items lists leave out"
+    return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items()) + note
 
 
 def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:

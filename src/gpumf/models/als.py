@@ -262,8 +262,8 @@ class ALS(_LeastSquares, Factorization, Model):
     """Alternating least squares, for predicting ratings. Needs no tuning, whatever the scale and number of ratings.
 
     Damped biases of users and items come first, `Ratings.damped`; the factors learn what these leave, in units of its
-    root mean square. `regularization` counts in units of what that training set asks for: from 1 less than 1 % is to
-    be gained on the data sets of the study, 2 is twice as strong. For top-N lists take `ImplicitALS`: a high
+    root mean square. `regularization` counts in units of what that training set asks for; 2 is twice as strong as 1,
+    the default. Tuning it gains less than 1 % on the study's data sets. For top-N lists take `ImplicitALS`: a high
     predicted rating says how a user would rate an item, not whether the user would choose it.
 
     One epoch solves every user's, then every item's, regularized least-squares problem with the other side fixed:
@@ -529,7 +529,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
     def _problem(self, train, arrays):
         problem = super()._problem(train, arrays)
-        if self._of_training is None:
+        if self._of_training is None and (self.regularization is None or self.unobserved_weight is None):
             problem = problem._replace(hyperparameters=self._hyperparameters_with(self._defaults_for(train)))
         return problem
 

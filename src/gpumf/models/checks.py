@@ -20,8 +20,24 @@ class NotFittedError(RuntimeError):
     """
 
 
+class NothingHeldOut(ValueError):
+    """All test ratings are of items that lists leave out, because their users rated them before.
+
+    >>> from gpumf import ALS
+    >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    >>> model = ALS(2, device="cpu").fit(columns, epochs=3)
+    >>> try:
+    ...     model.evaluate_ranking(columns)
+    ... except ValueError as error:
+    ...     print(type(error).__name__)
+    NothingHeldOut
+    """
+
+
 class DivergedError(ArithmeticError):
-    """Training left the finite numbers. The model keeps the factors and the history of the last epoch before.
+    """Training left the finite numbers, or its first step would shrink all factors to 0.
+
+    The model keeps the factors and the history of the last epoch before.
 
     Attributes
     ----------
@@ -36,8 +52,10 @@ class DivergedError(ArithmeticError):
     1
     """
 
-    def __init__(self, epoch: int, remedy: str) -> None:
-        super().__init__(f"epoch {epoch} ended with factors or errors that are not finite; {remedy}")
+    def __init__(
+        self, epoch: int, remedy: str, problem: str = "ended with factors or errors that are not finite"
+    ) -> None:
+        super().__init__(f"epoch {epoch} {problem}; {remedy}")
         self.epoch = epoch
 
 

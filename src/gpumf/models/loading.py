@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from gpumf._util.validation import flag
+from gpumf._util.validation import flag, path_of
 from gpumf.models.blend import Blend, model_named
 from gpumf.models.storage import damage_of, read
 
@@ -19,7 +19,7 @@ def load(path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -
 
     Parameters
     ----------
-    path : of the file
+    path : of the file, or of a folder that `gpumf fit` keeps a model in, as model.npz
     device : 'auto', 'cuda', 'cpu' or 'emulator', as of the model's constructor
     mmap : bool, map the arrays of a .safetensors file into memory, as `Model.load`
 
@@ -34,6 +34,9 @@ def load(path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -
     >>> type(gpumf.load("films.npz", device="cpu")).__name__
     'ALS'
     """
+    path = path_of(path)
+    if path.is_dir() and (kept := path / "model.npz").is_file():
+        path = kept
     header, arrays = read(path, mmap=flag("mmap", mmap))
     with damage_of(path):
         kind = Blend if header["model"] == Blend.__name__ else model_named(header["model"])

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
+from gpumf.models.checks import NothingHeldOut
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 from gpumf.ratings import Ratings
 from gpumf.ratings.checks import array_of
@@ -341,7 +342,8 @@ class Recommender(_Base):
 
         Raises
         ------
-        ValueError : no user with a test item, a test set of another shape; otherwise as of `recommend`
+        ValueError : no user with a test item, a test set of another shape, test ratings that are all in `seen`;
+            otherwise as of `recommend`
 
         >>> import numpy as np
         >>> from gpumf import ALS
@@ -364,7 +366,25 @@ class Recommender(_Base):
         if not len(tested):
             raise ValueError("none of the users has a test item")
         means = self._ranking(seen, k, limits.of(tested)).metrics(rows, chosen[tested], k).mean(axis=0)
+        if not means.any():
+            self._check_held_out(test, chosen[tested], seen)
         return dict(zip(METRICS, means.tolist(), strict=True))
+
+    def _check_held_out(self, test, users, seen):
+        """Raise NothingHeldOut where lists leave out every test item of these users: nothing can be found then."""
+        where, rows = "in the training set" if seen is None else "in `seen`", self._rows_seen(seen)
+        if rows is None:
+            return
+        tested, n_items = test.on_host().by_user, np.int64(self._shape[1])
+        left_out, tested = (
+            np.repeat(np.arange(of.n_rows), of.counts) * n_items + of.indices for of in (rows, tested)
+        )
+        tested = tested[np.isin(tested // n_items, users)]
+        if np.isin(tested, left_out).all():
+            raise NothingHeldOut(
+                f"all {len(tested):,} test ratings are {where}, whose items lists leave out; evaluate on ratings "
+                "that were held out, or pass seen=() to leave out nothing"
+            )
 
     def _rows(self, ratings, k=None):
         """The users' CompressedRows for a ranking for lists of k items: on the host, unless a kernel ranks.

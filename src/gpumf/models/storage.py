@@ -161,7 +161,7 @@ class Stored(_Base):
 
         Raises
         ------
-        ValueError : seen=True where the training set is not known
+        ValueError : seen=True where the training set is not known; numbers that are not finite
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
@@ -187,6 +187,9 @@ class Stored(_Base):
             "units": self._units,
         }
         learned = dict(zip(self._arrays, self._learned, strict=True))
+        for name, array in learned.items():
+            if not np.isfinite(array).all():  # changed in place, as `load` would find
+                raise ValueError(f"{name} has numbers that are not finite, so that the model cannot be saved")
         learned |= {"user_known": self._user_known, "item_counts": self._item_counts}
         learned |= packed_ids("user_ids", self.user_ids) | packed_ids("item_ids", self.item_ids)
         if flag("seen", seen):
