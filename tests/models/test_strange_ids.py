@@ -36,6 +36,17 @@ def test_ids_beyond_63_bits_are_exact(suffix, tmp_path):
                 loaded.predict([5, wrong], "x")
 
 
+@pytest.mark.parametrize("kind", [np.uint64, "UInt64", "uint64[pyarrow]"])
+def test_frames_have_ids_of_64_bits_without_a_sign(kind):
+    for users, wanted in ((LARGE, np.uint64), ([1, 2, 3, 2**63 - 1], np.int64)):
+        frame = pd.DataFrame(
+            {"user": pd.array(np.array(users, np.uint64), kind), "item": [1, 2, 1, 2], "rating": VALUES}
+        )
+        model = ALS(2, device="cpu").fit(frame, 1)
+        assert model.user_ids.tolist() == sorted(users) and model.user_ids.dtype == wanted
+        assert model.score(frame) and model.predict(max(users), 1) == model.predict([max(users)], [1])[0]
+
+
 def test_one_long_id_takes_no_room_for_the_others(tmp_path):
     long = "l" * 2048
     users = [long, *(f"u{k}" for k in range(5000))]

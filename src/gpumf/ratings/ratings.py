@@ -555,7 +555,8 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
         zone = getattr(column.dtype, "tz", None)
         return ((column - pd.Timestamp(0, tz=zone)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
     if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
-        return column.to_numpy(np.int64)
+        wide = pd.api.types.is_unsigned_integer_dtype(column.dtype) and column.max() > np.iinfo(np.int64).max
+        return column.to_numpy(np.uint64 if wide else np.int64)
     if pd.api.types.is_float_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
     return column.to_numpy(object)
