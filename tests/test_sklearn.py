@@ -1,5 +1,8 @@
 """Models in the hands of scikit-learn."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,3 +55,9 @@ def test_models_are_cloned_and_checked(kind):
         with pytest.raises(NotFittedError):
             check_is_fitted(unfitted)
     check_is_fitted(model.fit(ragged_ratings(seed=1), 1))
+
+
+def test_without_scikit_learn_the_error_says_what_to_install():
+    code = "import sys; sys.modules['sklearn'] = None; import gpumf.sklearn"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1 and "ModuleNotFoundError: gpumf.sklearn needs scikit-learn; install" in done.stderr

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin, clone
+    from sklearn.utils.validation import check_is_fitted
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "gpumf.sklearn needs scikit-learn; install it with: pip install scikit-learn", name=error.name
+    ) from error
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

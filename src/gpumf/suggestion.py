@@ -52,14 +52,11 @@ class Suggestion:
     def __str__(self) -> str:
         lines = [f"{type(self.model).__name__}, by what was measured on {self.measured_on}"]
         lines += [
-            f"{name}, {self.solvers[name]}: {self.seconds[name]:.2g} s, within a factor of {self.within[name]:.2g} "
-            "for half of the settings of data sets left out"
+            f"{name}, {self.solvers[name]}: {self.seconds[name]:.2g} s; median error: {self.within[name]:.2g} times, "
+            "on data sets not used in the fit"
             for name in self.seconds
         ]
-        lines.append(
-            f"Where errors are below those of biases, the faster was named for {self.accuracy:.0%}; always naming "
-            f"the one that mostly is would be right for {self.majority:.0%}"
-        )
+        lines.append(f"Accuracy {self.accuracy:.0%}; majority baseline {self.majority:.0%}")
         return "\n".join([*lines, *self.caveats])
 
 
