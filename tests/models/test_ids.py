@@ -80,7 +80,7 @@ def test_candidates_and_filtered_items(device):
         found["recall"]
         >= model.evaluate_ranking(test, 3, seen=())["recall"]
         > 0
-        == model.evaluate_ranking(test, 3, candidates=[])["ndcg"]
+        == model.evaluate_ranking(test, 3, seen=(), candidates=[])["ndcg"]
     )
 
 
