@@ -364,3 +364,4 @@ def test_help_leads_to_the_model_that_makes_lists(capsys):
         said = capsys.readouterr().out
         assert "implicit" in said and "als" in said
     assert "which items each user rated" in " ".join(said.split())
+    assert "gpumf.load(FOLDER)" in said

@@ -83,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "-o", "--output", required=True, metavar="FOLDER",
         help="where the model is kept: a new folder, which only you can read, an empty one, or that of an older "
-        "model, which is replaced; no other file is touched, and a folder with others is refused",
+        "model, which is replaced; no other file is touched, and a folder with others is refused; in Python, "
+        "gpumf.load(FOLDER) reads it",
     )  # fmt: skip
     fit.add_argument(
         "--no-ratings", action="store_false", dest="ratings_kept",
