@@ -109,7 +109,11 @@ class Benchmark:
         except results.NoResult:
             return row
         result = self.measured.result()
-        value, low, high, n = interval(values, over, between(self.measured.column, result, self.cpu))
+        column = self.measured.column
+        if over is not None:
+            value, low, high, n = ratio_interval(values, over, between(column, result, self.cpu))
+        else:
+            value, low, high, n = (median_interval if is_time(column) else interval)(values)
         row |= {"value": value, "low": low, "high": high, "n": n}
         return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
@@ -117,9 +121,11 @@ class Benchmark:
         if not isinstance(self.public, Stored):
             return f"{self.public} ({self.program})" if self.public else None
         try:
-            return f"{shown(self.public.values().mean(), self.unit)} ({self.program})"
+            values = self.public.values()
         except results.NoResult:
             return None
+        value = values.median() if is_time(self.public.column) else values.mean()
+        return f"{shown(value, self.unit)} ({self.program})"
 
     def outcome(self, value: float, low: float, high: float) -> str:
         """'goal met', 'stretch goal met' or 'goal missed', by the whole of the 95 % interval.
@@ -148,30 +154,40 @@ class Benchmark:
 def between(column: str, result: results.Result, cpu: bool) -> tuple[float, int] | None:
     """The spread between runs of a column of a result, see `interval`."""
     device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
-    return spread.between_runs().get(device) if "seconds" in column else None
+    return spread.between_runs().get(device) if is_time(column) else None
 
 
-def interval(
-    values: pd.Series, over: pd.Series | None = None, of_runs: tuple[float, int] | None = None
-) -> tuple[float, float, float, int]:
-    """The mean of repeats with its 95 % interval by Student's t; with `over` the ratio of medians, as in claims.
+def is_time(column: str) -> bool:
+    """Whether a column has times."""
+    return "seconds" in column
 
-    values : one number a repeat
-    over : the same of what to divide by, or None
-    of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
-        no time
 
-    Return (value, low, high, n): n is the smaller number of repeats; low and high are NaN for one repeat alone
-    """
+def interval(values: pd.Series) -> tuple[float, float, float, int]:
+    """The mean of repeats with its 95 % interval by Student's t: (value, low, high, n), NaN for one repeat alone."""
     from scipy import stats
 
-    n = len(values) if over is None else min(len(values), len(over))
-    if over is None:
-        value, half = values.mean(), np.nan
-        if n > 1:
-            half = stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)
-        return float(value), float(value - half), float(value + half), n
-    value = float(values.median() / over.median())
+    n, value = len(values), float(values.mean())
+    half = float(stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)) if n > 1 else np.nan
+    return value, value - half, value + half, n
+
+
+def median_interval(values: pd.Series) -> tuple[float, float, float, int]:
+    """As `interval`, of the median."""
+    value, half = float(values.median()), metrics.half_width([metrics.error_of_median(values)])
+    half = half if np.isfinite(half) else np.nan
+    return value, value - half, value + half, len(values)
+
+
+def ratio_interval(
+    values: pd.Series, over: pd.Series, of_runs: tuple[float, int] | None = None
+) -> tuple[float, float, float, int]:
+    """As `interval`, of the ratio of medians, as in claims; n is the smaller number of repeats.
+
+    values, over : one number a repeat
+    of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
+        no time
+    """
+    value, n = float(values.median() / over.median()), min(len(values), len(over))
     errors = [metrics.error_of_median(np.log(of)) for of in (values, over)]
     errors += [(2 * of_runs[0], of_runs[1])] if of_runs else []
     factor = float(np.exp(metrics.half_width(errors)))

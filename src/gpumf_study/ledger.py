@@ -21,8 +21,8 @@ TITLES = {
 NO_MEASUREMENT = [claims.MISSING, "not testable", "not evidence"]
 SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
 NOT_JUDGED = (
-    "Each claim is judged by the 95 % interval of what was measured. *Not judged*: there is no published value to "
-    "compare with, the claim cannot be tested here, or synthetic data were built to show it."
+    "Each claim is judged by the 95 % interval of what was measured. *Not judged*: there is no published value or "
+    "criterion, the claim cannot be tested here, or synthetic data were built to show it."
 )
 
 

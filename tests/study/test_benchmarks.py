@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gpumf_study import benchmarks, metrics, results
-from gpumf_study.benchmarks import Benchmark, Stored, interval
+from gpumf_study.benchmarks import Benchmark, Stored, interval, median_interval, ratio_interval
 
 # fmt: off
 IDS = [
@@ -116,16 +116,26 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
         a, b = (pd.Series(rng.lognormal(mean, 0.05, n)) for mean, n in ((np.log(6), 4), (np.log(2), 6)))
         _, low, high, _ = interval(pd.Series(rng.normal(3, 0.1, 5)))
         covered += low <= 3 <= high
-        value, low, high, n = interval(a, b)
+        value, low, high, n = ratio_interval(a, b)
         ratios += low <= 3 <= high
         assert low < value < high and n == 4
     assert 930 <= covered <= 970 and 930 <= ratios <= 975
 
 
 def test_one_repeat_has_no_interval():
-    for of in ((pd.Series([2.0]), pd.Series([1.0, 1.0])), (pd.Series([2.0]),)):
-        value, low, high, n = interval(*of)
+    one = pd.Series([2.0])
+    for value, low, high, n in (ratio_interval(one, pd.Series([1.0, 1.0])), interval(one), median_interval(one)):
         assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
+
+
+def test_a_time_is_the_median_of_its_repeats(stored):
+    three = pd.DataFrame({"solver": "fast", "epochs": 10, "repeat": [0, 1, 2], "seconds": [1.0, 1.1, 4.0]})
+    stored(three.assign(x_nnz=three.seconds))
+    row = Benchmark(**ROW, measured=FAST).row()
+    found = metrics.estimate(three, "median", {"column": "seconds"})
+    assert [row["value"], row["low"], row["high"]] == pytest.approx([1.1, found.low, found.high])
+    counted = Benchmark(**ROW, measured=replace(FAST, column="x_nnz")).row()
+    assert counted["value"] == pytest.approx(6.1 / 3)
 
 
 def test_a_ratio_of_times_is_that_of_a_claim(stored, monkeypatch):

@@ -298,15 +298,16 @@ _OF = {
 def _claim(suffix, statement, where, table):
     return Claim(
         f"thesis-further-features{suffix}", "thesis", "Section 7.1",
-        f"Percent by which features lower the test RMSE of ALS, below others' features too: {statement}.",
+        "Percent by which features lower the test RMSE of ALS, and below the RMSE with features of other users or "
+        f"items: {statement}.",
         metric="median", select={"column": "x_gain", "where": where}, criterion=above(0), table=table, device="cpu",
     )  # fmt: skip
 
 
 CLAIMS = [_claim("", "the least of the data sets, random splits", {}, min_gain)]
 CLAIMS += [
-    _claim(f"-{split.replace(' ', '-')}-{data}", f"{data}, {_OF[data]}, {what}", {"data": data, "split": split},
-           each_gain)
+    _claim(f"-{split.replace(' ', '-')}-{data}", f"{style.data_name(data)}, {_OF[data]}, {what}",
+           {"data": data, "split": split}, each_gain)
     for data, splits in SPLITS.items()
     for split, what in (
         (RANDOM, "random splits"), (USERS, f"users with {FEW} training ratings"),
