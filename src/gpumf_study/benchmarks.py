@@ -113,7 +113,7 @@ class Benchmark:
         if over is not None:
             value, low, high, n = ratio_interval(values, over, between(column, result, self.cpu))
         else:
-            value, low, high, n = (median_interval if is_time(column) else interval)(values)
+            value, low, high, n = (median_interval if metrics.is_time(column) else interval)(values)
         row |= {"value": value, "low": low, "high": high, "n": n}
         return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
@@ -124,7 +124,7 @@ class Benchmark:
             values = self.public.values()
         except results.NoResult:
             return None
-        value = values.median() if is_time(self.public.column) else values.mean()
+        value = values.median() if metrics.is_time(self.public.column) else values.mean()
         return f"{shown(value, self.unit)} ({self.program})"
 
     def outcome(self, value: float, low: float, high: float) -> str:
@@ -154,12 +154,7 @@ class Benchmark:
 def between(column: str, result: results.Result, cpu: bool) -> tuple[float, int] | None:
     """The spread between runs of a column of a result, see `interval`."""
     device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
-    return spread.between_runs().get(device) if is_time(column) else None
-
-
-def is_time(column: str) -> bool:
-    """Whether a column has times."""
-    return "seconds" in column
+    return spread.between_runs().get(device) if metrics.is_time(column) else None
 
 
 def interval(values: pd.Series) -> tuple[float, float, float, int]:
@@ -233,9 +228,9 @@ def _fit(model, solver, factors, phase="end_to_end", task="fit", **options):
     return Stored("fit_seconds", "seconds", where, **options)
 
 
-def _implicit(factors, iterations, **options):
-    where = {"model": "implicit", "device": "cuda", "factors": factors, "x_iterations": iterations}
-    return Stored("peers_als", "seconds", where, scale=1e3 / 5, **options)
+def _implicit(factors):
+    where = {"model": "implicit", "device": "cuda", "factors": factors}
+    return Stored("peers_als", "seconds", where, scale=1e3, table="of_equal_steps")
 
 
 def _libmf(program, epochs=5):
@@ -299,11 +294,11 @@ ROWS = [
     Benchmark("als-f256-ms", f"ALS: {ITERATION}", NETFLIX, 256, "tensor_core", "ms", 45, 28,
               measured=_ladder("ALS", 256, "fetching warps")),
     Benchmark("implicit-f64-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 64, "tensor_core", "ms", 7, 5.5,
-              measured=_iteration("ImplicitALS", "tensor_core", 64), public=_implicit(64, 10, since=_implicit(64, 5)),
+              measured=_iteration("ImplicitALS", "tensor_core", 64), public=_implicit(64),
               program=_IMPLICIT),
     Benchmark("implicit-f128-ms", f"ImplicitALS: {ITERATION}", NETFLIX, 128, "tensor_core", "ms", 16, 11,
               measured=_iteration("ImplicitALS", "tensor_core", 128),
-              public=_implicit(128, 10, since=_implicit(128, 5)), program=_IMPLICIT),
+              public=_implicit(128), program=_IMPLICIT),
     Benchmark("als-f100-exact-ms", f"ALS, exact FP32: {ITERATION}", NETFLIX, 100, "cumf_cholesky", "ms", 120,
               measured=_iteration("ALS", "cumf_cholesky", 100)),
     Benchmark("als-hugewiki-s", f"ALS, 2.8 billion ratings: {ITERATION}", HUGEWIKI, 100, "tensor_core", "s", 2,

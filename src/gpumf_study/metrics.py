@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 
 LEVEL = 0.95
-TIMES = ["seconds", "train", "wall", "end_to_end", "x_reduction"]
-"""Columns with times, or with what is divided by one."""
+_TIMES = ["train", "wall", "end_to_end", "x_reduction"]
 
 _MEDIAN = np.sqrt(np.pi / 2)
 """Standard error of a median over that of a mean, for many normal values; for few it is less."""
@@ -48,6 +47,11 @@ class Estimate:
 
 
 NOTHING = Estimate(np.nan, np.nan, np.nan, 0)
+
+
+def is_time(column: str) -> bool:
+    """Return whether a column has times, or what is divided by one."""
+    return column in _TIMES or "seconds" in column
 
 
 def rows(frame: pd.DataFrame, where: dict[str, Any]) -> pd.DataFrame:
@@ -115,7 +119,7 @@ def _compared(frame, select, level, relative):
 def _log_errors(sides, select):
     """(variance, degrees of freedom) of the logarithms of medians, and where they are times of the run of each."""
     errors = [error_of_median(np.log(_lot(side, select["column"])[1])) for side in sides]
-    if select["column"] in TIMES:
+    if is_time(select["column"]):
         runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
         between = select.get("between", {})  # one estimate for all runs on a device
         errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]

@@ -92,7 +92,7 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
                 own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(gpus)}
                 begin(name, env=os.environ | own)
 
-    queues = [[on_cpus, others] if 2 * k < gpus else [others] for k in range(gpus)]
+    queues = [[on_cpus, others] if k < gpus // 2 else [others] for k in range(gpus)]
     with ThreadPoolExecutor(gpus) as pool:
         try:
             list(pool.map(go_on, *_shares(gpus), queues))

@@ -1,7 +1,8 @@
 """The spread of times between runs: from stored results in which different runs timed the same work.
 
 Repeats of one process share its clock rates, its memory and its machine. What two runs differ by comes on top of what
-repeats differ by, and is in the intervals of all ratios of times.
+repeats differ by, and is in the intervals of all ratios of times. All that the same two runs timed counts as one
+observation, since it shares what made them differ.
 """
 
 from functools import cache
@@ -44,14 +45,15 @@ PAIRS = [
 
 
 def table() -> pd.DataFrame:
-    """Return the seconds of all that two runs of a machine timed: columns device, first, second."""
+    """Return the seconds of all that two runs of a machine timed: columns device, pair (of PAIRS), first, second."""
     frames = []
-    for first, second, read in PAIRS:
+    for pair, (first, second, read) in enumerate(PAIRS):
         device = results.reference(first)
         one, other = (results.recorded(name, device) for name in (first, second))
         if one and other:
             seconds = {"first": read(one.frame), "second": read(other.frame)}
-            frames.append(pd.DataFrame(seconds).dropna().reset_index("device").reset_index(drop=True))
+            frame = pd.DataFrame(seconds).dropna().reset_index("device").reset_index(drop=True)
+            frames.append(frame.assign(pair=pair))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -59,5 +61,6 @@ def table() -> pd.DataFrame:
 def between_runs() -> dict[str, tuple[float, int]]:
     """Return by device the variance of the logarithm of a time between runs, and its degrees of freedom."""
     pairs = table()
-    squares = (np.log(pairs["first"] / pairs["second"]) ** 2).groupby(pairs.device)
-    return {device: (float(of.mean() / 2), len(of)) for device, of in squares}
+    squares = np.log(pairs["first"] / pairs["second"]) ** 2
+    of_runs = squares.groupby([pairs.device, pairs.pair]).mean().groupby("device")
+    return {device: (float(of.mean() / 2), len(of)) for device, of in of_runs}

@@ -35,6 +35,8 @@ def test_what_is_not_recorded_is_in_the_other_table(timing, monkeypatch):
     assert np.array_equal(table.ratio.isna(), [False, True])
     measured, others = (programs.shown(table, which).data for which in (True, False))
     assert measured["theirs / ours"].str.match(r"4 \(\d.* to \d.*\)").tolist() == [True]
+    one = programs.shown(table.assign(low=np.nan, high=np.nan), True).data
+    assert one["theirs / ours"].tolist() == ["4"], "one repeat has no interval"
     assert measured.ours.tolist() == ["2.00 s"] and others.experiment.tolist() == ["never"]
     assert list(others) == ["program", "task, and our model", "data", "experiment"]
 

@@ -276,8 +276,8 @@ CLAIMS = [
            "Share of the settings in which SGD is faster than ALS to the same error; median of data sets.",
            "x_share_sgd", shares),
     _claim("thesis-sgd-or-als-boundary", "thesis", "Section 7.1",
-           "Accuracy of predicting which of ALS and SGD is faster by ratings a row and factors, on data sets left "
-           "out, minus the majority baseline.", "x_gain", told, above(0)),
+           "Accuracy of predicting which of ALS and SGD is faster by ratings per user or item and factors, on data "
+           "sets left out, minus the majority baseline.", "x_gain", told, above(0)),
     _claim("suggest-faster", "gpumf", None,
            "Accuracy of suggest in predicting which of ALS and SGD is faster, on data sets left out, minus the "
            "majority baseline.", "x_gain", named_gain, above(0)),
