@@ -28,7 +28,7 @@ STATED = {
     "thesis-fig-6.12-jester-synthetic": ["results/als_or_sgd jester"],
     "thesis-table-6.3-als-douban-synthetic": ["results/speedups same"],
     "thesis-newer-gpus-hybrid": ["results/threads hybrid * 100"], "newgpusgd-fig-10": ["results/papers blocks"],
-    "thesis-sgd-or-als": ["results/als_or_sgd sgd_faster * 100"], "blend-ml100k-rmse": ["learn/rbm blend"],
+    "blend-ml100k-rmse": ["learn/rbm blend"],
 }  # fmt: skip
 PLACES = [(id, *place.split(" ", 1)) for id, places in STATED.items() for place in places]
 
