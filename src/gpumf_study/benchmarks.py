@@ -168,9 +168,7 @@ def interval(values: pd.Series) -> tuple[float, float, float, int]:
 
 def median_interval(values: pd.Series) -> tuple[float, float, float, int]:
     """As `interval`, of the median."""
-    value, half = float(values.median()), metrics.half_width([metrics.error_of_median(values)])
-    half = half if np.isfinite(half) else np.nan
-    return value, value - half, value + half, len(values)
+    return _as_interval(metrics.estimate(_repeats(values), "median", {"column": "value"}))
 
 
 def ratio_interval(
@@ -182,11 +180,20 @@ def ratio_interval(
     of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
         no time
     """
-    value, n = float(values.median() / over.median()), min(len(values), len(over))
-    errors = [metrics.error_of_median(np.log(of)) for of in (values, over)]
-    errors += [(2 * of_runs[0], of_runs[1])] if of_runs else []
-    factor = float(np.exp(metrics.half_width(errors)))
-    return (value, value / factor, value * factor, n) if np.isfinite(factor) else (value, np.nan, np.nan, n)
+    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")])
+    column = "seconds" if of_runs else "value"
+    select = {"column": column, "over": {"side": "over"}, "under": {"side": "under"}}
+    between = {"cuda": of_runs} if of_runs else None
+    return _as_interval(metrics.estimate(frame.rename(columns={"value": column}), "ratio", select, between))
+
+
+def _repeats(values):
+    return pd.DataFrame({"value": values.to_numpy(float), "repeat": range(len(values))})
+
+
+def _as_interval(found):
+    low, high = (end if np.isfinite(end) else np.nan for end in (found.low, found.high))
+    return found.value, low, high, found.n
 
 
 def shown(value: float, unit: str) -> str:

@@ -69,7 +69,7 @@ def _lot(frame, column):
     return values.to_numpy(float), of_repeats.to_numpy(float)
 
 
-def error_of_median(values):
+def _error(values):
     """Return (variance of the median, degrees of freedom) of repeats; NaN of one alone."""
     n = len(values)
     if n < 2:
@@ -78,10 +78,10 @@ def error_of_median(values):
     return _MEDIAN**2 * variance / n, n - 1
 
 
-def half_width(errors, level=LEVEL):
+def _half_width(errors, level):
     """Return half of the interval of a sum or difference, by Welch's degrees of freedom; infinite where unknown.
 
-    errors : (variance, degrees of freedom) of each, see `error_of_median`
+    errors : (variance, degrees of freedom) of each, see `_error`
     """
     from scipy.stats import t
 
@@ -111,14 +111,14 @@ def _compared(frame, select, level, relative):
     over, under = (float(np.median(values)) for values, _ in lots)
     n = min(len(of_repeats) for _, of_repeats in lots)
     if not relative:
-        half = half_width([error_of_median(of_repeats) for _, of_repeats in lots], level)
+        half = _half_width([_error(of_repeats) for _, of_repeats in lots], level)
         return Estimate(over - under, over - under - half, over - under + half, n)
-    return _times(over / under, half_width(_log_errors(sides.values(), select), level), n)
+    return _times(over / under, _half_width(_log_errors(sides.values(), select), level), n)
 
 
 def _log_errors(sides, select):
     """(variance, degrees of freedom) of the logarithms of medians, and where they are times of the run of each."""
-    errors = [error_of_median(np.log(_lot(side, select["column"])[1])) for side in sides]
+    errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
     if is_time(select["column"]):
         runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
         between = select.get("between", {})  # one estimate for all runs on a device
@@ -154,7 +154,7 @@ def _median(frame, select):
     values, of_repeats = _lot(frame, select["column"])
     if not len(values):
         return NOTHING
-    value, half = float(np.median(values)), half_width([error_of_median(of_repeats)], LEVEL)
+    value, half = float(np.median(values)), _half_width([_error(of_repeats)], LEVEL)
     return Estimate(value, value - half, value + half, len(of_repeats))
 
 
@@ -198,7 +198,7 @@ def _ratio_of_ratios(frame, select):
     if np.isnan([one.value for one in found]).any():
         return NOTHING
     errors = _log_errors([rows(one, select[side]) for one in taken for side in ("over", "under")], select)
-    return _times(found[0].value / found[1].value, half_width(errors, LEVEL), min(one.n for one in found))
+    return _times(found[0].value / found[1].value, _half_width(errors, LEVEL), min(one.n for one in found))
 
 
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {

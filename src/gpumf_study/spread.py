@@ -46,7 +46,7 @@ PAIRS = [
 
 def table() -> pd.DataFrame:
     """Return the seconds of all that two runs of a machine timed: columns device, pair (of PAIRS), first, second."""
-    frames = [pd.DataFrame(columns=["device", "first", "second", "pair"])]
+    frames = []
     for pair, (first, second, read) in enumerate(PAIRS):
         device = results.reference(first)
         one, other = (results.recorded(name, device) for name in (first, second))
@@ -54,7 +54,9 @@ def table() -> pd.DataFrame:
             seconds = {"first": read(one.frame), "second": read(other.frame)}
             frame = pd.DataFrame(seconds).dropna().reset_index("device").reset_index(drop=True)
             frames.append(frame.assign(pair=pair))
-    return pd.concat(frames[1:] or frames, ignore_index=True)
+    if not frames:
+        return pd.DataFrame(columns=["device", "first", "second", "pair"], dtype=float)
+    return pd.concat(frames, ignore_index=True)
 
 
 def between_runs() -> dict[str, tuple[float, int]]:
@@ -64,7 +66,7 @@ def between_runs() -> dict[str, tuple[float, int]]:
 
 @cache
 def _of_results_in(repository):
-    pairs = table().astype({"first": float, "second": float})
+    pairs = table()
     squares = np.log(pairs["first"] / pairs["second"]) ** 2
     of_runs = squares.groupby([pairs.device, pairs.pair]).mean().groupby("device")
     return {device: (float(of.mean() / 2), len(of)) for device, of in of_runs}

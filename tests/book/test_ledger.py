@@ -52,20 +52,26 @@ def test_readme_and_home_page_show_the_counts_of_the_ledger(frame, name):
     assert f"**{held.sum()} are replicated**" in text
 
 
-@pytest.mark.browser
-@pytest.mark.slow
-def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, tmp_path):
-    static = ROOT / "book/_static"
-    (tmp_path / "page.html").write_text(
+@pytest.fixture
+def ledger_page(frame, tmp_path):
+    """The address of a page of the ledger alone."""
+    static, path = ROOT / "book/_static", tmp_path / "page.html"
+    path.write_text(
         f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{(static / "gpumf.css").as_uri()}">'
         f'<article class="bd-article"><div>{ledger.as_html(frame)}</div></article>'
         f'<script src="{(static / "gpumf.js").as_uri()}"></script>',
         encoding="utf-8",
     )
+    return path.as_uri()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, ledger_page):
     with browser.new_context(offline=True) as context:
         context.set_default_timeout(120_000)
         page = context.new_page()
-        page.goto((tmp_path / "page.html").as_uri())
+        page.goto(ledger_page)
         assert f"{len(frame)} of {len(frame)} rows" in page.inner_text('[aria-live="polite"]')
         page.get_by_label("Verdict").select_option(label="not replicated")
         refuted = (frame.verdict == "not replicated").sum()
@@ -80,17 +86,10 @@ def test_readers_filter_the_claims_and_keep_them_as_csv(frame, browser, tmp_path
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_on_a_phone_a_claim_is_a_card_that_shows_its_verdict(frame, browser, tmp_path):
-    static = ROOT / "book/_static"
-    (tmp_path / "page.html").write_text(
-        f'<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{(static / "gpumf.css").as_uri()}">'
-        f'<article class="bd-article"><div>{ledger.as_html(frame)}</div></article>'
-        f'<script src="{(static / "gpumf.js").as_uri()}"></script>',
-        encoding="utf-8",
-    )
+def test_on_a_phone_a_claim_is_a_card_that_shows_its_verdict(browser, ledger_page):
     with browser.new_context(offline=True, viewport={"width": 390, "height": 844}) as context:
         page = context.new_page()
-        page.goto((tmp_path / "page.html").as_uri())
+        page.goto(ledger_page)
         row = page.locator("tbody tr").first
         verdict = row.locator('[data-label="verdict"]').bounding_box()
         assert verdict["x"] >= 0 and verdict["x"] + verdict["width"] <= 390
