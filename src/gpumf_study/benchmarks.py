@@ -152,7 +152,7 @@ class Benchmark:
 
 
 def between(column: str, result: results.Result, cpu: bool) -> tuple[float, int] | None:
-    """The spread between runs of a column of a result, see `interval`."""
+    """The variance between runs of a column of a result, see `ratio_interval`."""
     device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
     return spread.between_runs().get(device) if metrics.is_time(column) else None
 
