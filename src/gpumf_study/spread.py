@@ -11,25 +11,39 @@ import numpy as np
 import pandas as pd
 
 from gpumf_study import results, sweep
+from gpumf_study.experiments.gpumf.als_ladder import VERSIONS
+
+NETFLIX = "netflix-synthetic"
+_VERSIONS = [version for version, parts in VERSIONS.items() if not isinstance(parts, str)]  # of tensor_core
 
 
 def _phases(frame):
-    """Of als_versions and cumf_phases: the phases of CG in FP32 on Netflix (synthetic), 100 factors."""
-    frame = frame[(frame.data == "netflix-synthetic") & (frame.factors == 100) & (frame.solver == "cumf_cg")]
+    """The phases of CG in FP32 on Netflix (synthetic), 100 factors."""
+    frame = frame[(frame.data == NETFLIX) & (frame.factors == 100) & (frame.solver == "cumf_cg")]
     side = frame.x_side + " " if "x_side" in frame else ""
     return frame.groupby([side + frame.x_step, "device"]).seconds.median()
 
 
 def _iterations(frame):
-    """Of als_versions and als_netflix: an iteration of ALS on Netflix (synthetic), 100 factors, by solver."""
+    """An iteration of ALS on Netflix (synthetic), 100 factors, by solver; of `als_ladder` what is no version of one."""
+    frame = frame[(frame.data == NETFLIX) & (frame.factors == 100) & (frame.model == "ALS")]
     if "x_step" not in frame:
-        return sweep.epoch_seconds(frame).groupby(["solver", "device"]).seconds.median()
-    frame = frame[(frame.data == "netflix-synthetic") & (frame.factors == 100) & (frame.model == "ALS")]
-    return frame[frame.x_step == "iteration"].groupby(["solver", "device"]).seconds.median()
+        seconds = sweep.epoch_seconds(frame)
+    else:
+        seconds = frame[(frame.x_step == "iteration") & ~frame.variant.isin(_VERSIONS)]
+    return seconds.groupby(["solver", "device"]).seconds.median()
+
+
+def _updates(frame):
+    """An epoch of SGD on Netflix (synthetic), 128 factors, by solver, each in its usual version."""
+    frame = frame[(frame.data == NETFLIX) & (frame.factors == 128) & (frame.model == "SGD")]
+    frame = frame[frame.variant.isna()] if "variant" in frame else frame
+    seconds = sweep.epoch_seconds(frame) if "epoch" in frame else frame
+    return seconds.groupby(["solver", "device"]).seconds.median()
 
 
 def _epochs(frame):
-    """Of speedups and first_comparison: an epoch on Douban (synthetic), 16 factors, by model and solver."""
+    """An epoch on Douban (synthetic), 16 factors, by model and solver."""
     if "variant" in frame:
         frame = frame[frame.variant.isna() | (frame.variant == "all threads")]
     frame = sweep.epoch_seconds(frame[frame.data == "douban-synthetic"])
@@ -39,9 +53,16 @@ def _epochs(frame):
 PAIRS = [
     ("als_versions", "cumf_phases", _phases),
     ("als_versions", "als_netflix", _iterations),
+    ("als_versions", "als_ladder", _iterations),
+    ("als_versions", "original_programs", _iterations),
+    ("sgd_netflix", "original_programs", _updates),
+    ("sgd_netflix", "sgd_limits", _updates),
     ("speedups", "first_comparison", _epochs),
 ]
-"""Two experiments, and what reads from the frame of either the seconds of what both time, by device and more."""
+"""Two experiments, and what reads from the frame of either the seconds of what both time, by device and more.
+
+No pair follows from others: as a graph of experiments they are a forest, so that each adds an observation.
+"""
 
 
 def table() -> pd.DataFrame:
