@@ -168,6 +168,7 @@ def answer(frame):
     return (
         f"- **Library.** On {(trained.ratings - trained.test) / 1e6:.0f} million ratings (Netflix, synthetic), ten "
         f"iterations of ALS with 100 factors take **{goals.value['fit-als-f100-s']:.2f} s** end to end on one {gpu}. "
+        f"To RMSE 0.92, cuMF_ALS trains **{goals.value['cumf-als-x']:.0f} times** as long on that GPU. "
         f"On {threads} CPU threads, an iteration of `ImplicitALS` is **{goals.value['implicit-cpu-x']:.1f} times** "
         f"as fast as one of the package implicit.\n"
         f"- **Study.** In 2015 a thesis trained ALS on a GPU **{same.published:.0f} times** as fast as on a "

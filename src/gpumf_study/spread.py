@@ -25,7 +25,7 @@ def _phases(frame):
 
 
 def _iterations(frame):
-    """An iteration of ALS on Netflix (synthetic), 100 factors, by solver; of `als_ladder` what is no version of one."""
+    """An iteration of ALS on Netflix (synthetic), 100 factors, by solver, without the steps of `als_ladder`."""
     frame = frame[(frame.data == NETFLIX) & (frame.factors == 100) & (frame.model == "ALS")]
     if "x_step" not in frame:
         seconds = sweep.epoch_seconds(frame)
