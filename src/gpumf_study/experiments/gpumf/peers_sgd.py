@@ -86,19 +86,19 @@ def run(data, factors, epochs, repeats, grids):
     for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
         fit = partial(_fitted, program, factors)
         what, tried = {"model": program, "factors": factors}, []
-        with taken(program, inner) as taken:
+        with taken(program, inner) as given:
             pairs = product(grids[program]["regularization"], grids[program]["learning_rate"])
             for pair in tqdm([*pairs], desc=f"peers_sgd {program}", leave=False):
-                tried += fit(taken, held_out, epochs[:1], *pair, seed=0, timed=False)
+                tried += fit(given, held_out, epochs[:1], *pair, seed=0, timed=False)
             best = min(tried, key=_error)
             pair = best["x_regularization"], best["x_learning_rate"]
-            tried += fit(taken, held_out, epochs[1:], *pair, seed=0, timed=False)
+            tried += fit(given, held_out, epochs[1:], *pair, seed=0, timed=False)
         best = min(tried, key=_error)
         rows += [what | {"x_step": "choice", "repeat": 0, "x_chosen": int(row is best)} | row for row in tried]
         what |= {"x_step": "test"}
-        with taken(program, train) as taken:
+        with taken(program, train) as given:
             for repeat in range(repeats):
-                for row in fit(taken, test, epochs, *pair, seed=repeat, timed=True):
+                for row in fit(given, test, epochs, *pair, seed=repeat, timed=True):
                     rows.append(what | {"repeat": repeat, "x_chosen": int(row["epoch"] == best["epoch"])} | row)
     frame = in_rows(pd.DataFrame(rows)).assign(
         data=ratings.name, task="fit", threads=threads.count(), x_version=version("libmf")

@@ -32,6 +32,21 @@ def test_programs_are_timed_to_the_error_that_all_reach():
     assert experiment.reached(rows()).empty, "a frame whose rates were not searched"
 
 
+def test_every_program_chooses_and_is_judged(monkeypatch):
+    def libmf(factors, file, mean, judge, epochs, regularization, rate):
+        assert np.load(file).shape[1] == 3
+        setting = {"x_regularization": regularization, "x_learning_rate": rate, "epoch": epochs}
+        return setting | {"train": np.nan, "wall": 1.0, "rmse": 1.0 / epochs}
+
+    monkeypatch.setattr(experiment, "libmf", libmf)
+    monkeypatch.setattr(experiment, "version", {"libmf": "0.9"}.__getitem__)
+    frame = schema.validated(experiment.run(**experiment.PROFILES["smoke"]))
+    assert {experiment.PEER, experiment.CORES} <= set(frame.model)
+    assert set(frame.groupby("model").x_step.nunique()) == {2}
+    most = experiment.PROFILES["smoke"]["epochs"]
+    assert set(frame.epoch[(frame.model == experiment.PEER) & (frame.x_chosen == 1)]) == {max(most)}
+
+
 @pytest.mark.slow
 def test_libmf_is_trained_on_the_ratings_that_it_is_given(monkeypatch):
     train, judge = ragged_ratings(12, 9, 6, seed=1).split(0.2)
