@@ -355,10 +355,10 @@
     show();
   };
 
-  // Tables of claims become cards on a phone: each cell knows its column, and parts keep the roles of a table.
+  // Tables of claims, goals and programs become cards on a phone: each cell knows its column, and parts keep the roles of a table.
   const cards = (table) => {
     const heads = [...table.querySelectorAll("thead tr:only-child th")].map((cell) => cell.textContent.trim());
-    if (!heads.includes("verdict") && !heads.includes("replicated")) return;
+    if (!["verdict", "replicated", "outcome", "theirs / ours", "end to end (s)"].some((name) => heads.includes(name))) return;
     table.classList.add("cards");
     table.setAttribute("role", "table");
     table.tBodies[0].setAttribute("role", "rowgroup");

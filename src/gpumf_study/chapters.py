@@ -95,34 +95,40 @@ def expects(claim, verdict):
 
 
 def verdicts(ids):
-    """Return a table of claims to be shown: statement, verdict, published, measured, 95 % interval, repeats.
-
-    Where no value is published, `published` is the criterion of the verdict: 'above 0', 'below 0.15', '0.85 to 1.15'.
+    """Return a table of claims to be shown: statement, verdict, published, its bounds, measured, interval, repeats.
 
     ids : str or tuple of str that begin the ids of the claims
     """
     frame = claims.table([pair for pair in experiments.claims() if pair[1].id.startswith(ids)])
     units = frame.unit.map(lambda unit: f" {unit}" if isinstance(unit, str) and unit else "")
-    asked = [_criterion(*bounds) for bounds in zip(frame.at_least, frame.at_most, strict=True)]
-    ends = zip(frame.low.map(digits), frame.high.map(digits), strict=True)
     table = pd.DataFrame(
         {
             "statement": frame.statement,
             "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
-            "published or criterion": frame.published.map(digits).where(frame.published.notna(), asked),
+            "published": frame.published.map(digits),
+            "replicated if": list(map(between, frame.at_least, frame.at_most)),
             "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),
-            "95 % interval": [" to ".join(pair) if "–" not in pair else "–" for pair in ends],
+            "95 % interval": list(map(between, frame.low, frame.high)),
             "repeats": frame.n.where(frame.value.notna()).map(digits),
         }
     )
     return table.style.hide()
 
 
-def _criterion(low, high):
-    """Bounds in words; a dash where there is none."""
+def between(low, high):
+    """Return bounds in words, 'above 0', 'below 0.15', '0.85 to 1.15'; a dash where there is none.
+
+    low, high : float, NaN where there is none
+    """
     if pd.notna(low) and pd.notna(high):
-        return f"{digits(low)} to {digits(high)}"
-    return f"above {digits(low)}" if pd.notna(low) else f"below {digits(high)}" if pd.notna(high) else "–"
+        return f"{_bound(low)} to {_bound(high)}"
+    return f"above {_bound(low)}" if pd.notna(low) else f"below {_bound(high)}" if pd.notna(high) else "–"
+
+
+def _bound(value):
+    """As `digits`, with more where a small number that is not whole would look like one: 1.0014 is above 1."""
+    text = digits(value)
+    return f"{value:.5g}" if abs(value) < 10 and float(text) == round(value) != value else text
 
 
 def named(path):

@@ -89,13 +89,14 @@ def as_html(frame):
         unit = f" {row.unit}" if isinstance(row.unit, str) else ""
         verdict = "not measured yet" if row.verdict == claims.MISSING else row.verdict
         if verdict == "partly replicated" and not pd.isna(row.published):
-            verdict += f" ({row.value / row.published:.2g} of the published)"
+            verdict += f" ({row.value / row.published:.2g} times the published value)"
         measured = not pd.isna(row.value)
         rows.append({"claim": escape(row.statement), "verdict": escape(verdict), "published": _number(row.published),
+                     "replicated if": chapters.between(row.at_least, row.at_most),
                      "measured": _number(row.value) + unit * measured,
-                     "95 % interval": "–" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
-                     "n": _number(row.n if measured else None), "data": row.data,
-                     "on": _machines(row.device) if measured else "–",
+                     "95 % interval": chapters.between(row.low, row.high),
+                     "n": _number(row.n if measured else None), "data": row.data if measured else "–",
+                     "machine with": _machines(row.device) if measured else "–",
                      "publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
                      "figure or table": f'<a href="{page}.html">{where}</a>' if page else where})  # fmt: skip
     return pd.DataFrame(rows).to_html(index=False, escape=False, border=0, classes="dataframe filterable")

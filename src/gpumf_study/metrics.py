@@ -113,17 +113,21 @@ def _compared(frame, select, level, relative):
     if not relative:
         half = _half_width([_error(of_repeats) for _, of_repeats in lots], level)
         return Estimate(over - under, over - under - half, over - under + half, n)
-    return _times(over / under, _half_width(_log_errors(sides.values(), select), level), n)
+    return _times(over / under, _half_of_logarithm(sides.values(), select, level), n)
 
 
-def _log_errors(sides, select):
-    """(variance, degrees of freedom) of the logarithms of medians, and where they are times of the run of each."""
+def _half_of_logarithm(sides, select, level):
+    """Half of the interval of a sum of logarithms of medians, with the spread between runs where they are times.
+
+    That spread narrows no interval, though Welch's degrees of freedom grow with its own.
+    """
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
+    within = _half_width(errors, level)
     if is_time(select["column"]):
         runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
         between = select.get("between", {})  # one estimate for all runs on a device
         errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]
-    return errors
+    return max(within, _half_width(errors, level))
 
 
 def _times(value, half, n):
@@ -197,8 +201,9 @@ def _ratio_of_ratios(frame, select):
     found = [_compared(one, select, LEVEL, relative=True) for one in taken]
     if np.isnan([one.value for one in found]).any():
         return NOTHING
-    errors = _log_errors([rows(one, select[side]) for one in taken for side in ("over", "under")], select)
-    return _times(found[0].value / found[1].value, _half_width(errors, LEVEL), min(one.n for one in found))
+    sides = [rows(one, select[side]) for one in taken for side in ("over", "under")]
+    half = _half_of_logarithm(sides, select, LEVEL)
+    return _times(found[0].value / found[1].value, half, min(one.n for one in found))
 
 
 METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
@@ -213,7 +218,7 @@ METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
 
 
 def estimate(
-    frame: pd.DataFrame, metric: str, select: dict[str, Any], between: dict[str, tuple[float, int]] | None = None
+    frame: pd.DataFrame, metric: str, select: dict[str, Any], between: dict[str, tuple[float, float]] | None = None
 ) -> Estimate:
     """Return what a metric takes from a frame; see the module's docstring.
 

@@ -100,8 +100,9 @@ ROWS = [
                *_original(("CuMF_SGD", "batch_hogwild"), _SGD, "iterations", 1e3), unit="ms"),
     Comparison("cu2rec", "its SGD, 50 factors: a step", benchmarks.ML20M,
                *_original(("cu2rec", "early_bird"), ("SGD", "cu2rec"), "iterations", 1e3), unit="ms"),
-    *(Comparison("implicit, GPU", f"ImplicitALS, {factors} factors: an iteration", NETFLIX,
-                 *_implicit("cuda", "tensor_core", factors), unit="ms") for factors in (64, 128)),
+    *(Comparison("implicit, GPU", f"ImplicitALS, {factors} factors: an iteration, {how}", NETFLIX,
+                 *_implicit("cuda", solver, factors), unit="ms") for factors in (64, 128)
+      for solver, how in (("cumf_cg", "both in FP32"), ("tensor_core", "ours on tensor cores"))),
     Comparison("implicit, GPU", "ImplicitALS, 64 factors: ten iterations, end to end", NETFLIX,
                *_fits("ImplicitALS", "tensor_core", 64, "gpu")),
     *(Comparison("implicit, CPU", f"ImplicitALS, {factors} factors: an iteration", NETFLIX,

@@ -12,8 +12,6 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-import pandas as pd
-
 from gpumf import __version__, backends
 from gpumf_study import experiments, results
 
@@ -40,10 +38,11 @@ def remaining(names=None, device=None, again=False):
 
 
 def times_cpus(name):
-    """Whether the last recording of an experiment has times of the CPU."""
+    """Whether an experiment times the CPU, by its last recording; one that was never recorded may."""
     last = results.recorded(name)
-    frame = pd.DataFrame() if last is None else last.frame
-    frame = frame.reindex(columns=["device", "threads", "seconds"])
+    if last is None:
+        return True
+    frame = last.frame.reindex(columns=["device", "threads", "seconds"])
     on_cpu = (frame.device == "cpu") | frame.threads.notna()
     return bool((on_cpu & frame.seconds.notna()).any())
 

@@ -2,10 +2,11 @@
 
 Repeats of one process share its clock rates, its memory and its machine. What two runs differ by comes on top of what
 repeats differ by, and is in the intervals of all ratios of times. All that the same two runs timed counts as one
-observation, since it shares what made them differ.
+observation, since it shares what made them differ; pairs that share a run count less than others, see `freedom`.
 """
 
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,7 @@ PAIRS = [
 ]
 """Two experiments, and what reads from the frame of either the seconds of what both time, by device and more.
 
-No pair follows from others: as a graph of experiments they are a forest, so that each adds an observation.
+No pair follows from others: as a graph of experiments they are a forest.
 """
 
 
@@ -80,7 +81,18 @@ def table() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def between_runs() -> dict[str, tuple[float, int]]:
+def freedom(pairs: list[tuple[str, str]]) -> float:
+    """Return the degrees of freedom of the mean of squared differences of these pairs of runs, by Satterthwaite.
+
+    With a normal effect of variance s² on the logarithms of a run, the square of a difference has the mean 2 s² and
+    the variance 8 s⁴; two that share a run have the covariance 2 s⁴. Of n pairs, of which S pairs of pairs share one,
+    the mean has 2 mean² / variance = n / (1 + S / 2n) degrees.
+    """
+    sharing = sum(not set(one).isdisjoint(other) for one, other in combinations(pairs, 2))
+    return len(pairs) / (1 + sharing / (2 * len(pairs)))
+
+
+def between_runs() -> dict[str, tuple[float, float]]:
     """Return by device the variance of the logarithm of a time between runs, and its degrees of freedom."""
     return _of_results_in(results.repository())
 
@@ -90,4 +102,7 @@ def _of_results_in(repository):
     pairs = table()
     squares = np.log(pairs["first"] / pairs["second"]) ** 2
     of_runs = squares.groupby([pairs.device, pairs.pair]).mean().groupby("device")
-    return {device: (float(of.mean() / 2), len(of)) for device, of in of_runs}
+    return {
+        device: (float(of.mean() / 2), freedom([PAIRS[pair][:2] for pair in of.index.get_level_values("pair")]))
+        for device, of in of_runs
+    }

@@ -99,11 +99,11 @@ def test_verdicts_are_shown_with_their_intervals(monkeypatch):
     ]
     monkeypatch.setattr(claims, "table", lambda pairs: pd.DataFrame(rows, columns=columns))
     assert chapters.verdicts("cu2rec").data.to_numpy().tolist() == [
-        ["A", "replicated", "2", "2.5 x", "2.25 to 2.75", "5"],
-        ["B", "inconclusive", "above 0", "1", "–", "1"],
-        ["C", "not measured yet", "below 0.15", "–", "–", "–"],
-        ["D", "replicated", "0.85 to 1.15", "1", "0.9 to 1.1", "5"],
-        ["E", "measured", "–", "1", "0.9 to 1.1", "5"],
+        ["A", "replicated", "2", "1 to 4", "2.5 x", "2.25 to 2.75", "5"],
+        ["B", "inconclusive", "–", "above 0", "1", "–", "1"],
+        ["C", "not measured yet", "–", "below 0.15", "–", "–", "–"],
+        ["D", "replicated", "–", "0.85 to 1.15", "1", "0.9 to 1.1", "5"],
+        ["E", "measured", "–", "–", "1", "0.9 to 1.1", "5"],
     ]
 
 
@@ -111,3 +111,9 @@ def test_numbers_of_tables_have_three_digits_or_all_before_the_point():
     shown = {0.012345: "0.0123", 2.0: "2", 999.4: "999", 1000.0: "1,000", 1234.5: "1,234", -1500.0: "-1,500"}
     assert {value: chapters.digits(value) for value in shown} == shown
     assert chapters.digits(float("nan")) == chapters.digits(None) == "–"
+
+
+def test_bounds_that_round_to_a_whole_number_have_more_digits():
+    nothing = float("nan")
+    assert [chapters.between(1.0014, 1.4369), chapters.between(5, 20)] == ["1.0014 to 1.44", "5 to 20"]
+    assert [chapters.between(0.99984, nothing), chapters.between(nothing, 12.03)] == ["above 0.99984", "below 12"]
