@@ -91,15 +91,22 @@ def as_html(frame):
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} times the published value)"
         measured = not pd.isna(row.value)
-        rows.append({"claim": escape(row.statement), "verdict": escape(verdict), "published": _number(row.published),
-                     "replicated if": chapters.between(row.at_least, row.at_most),
+        rows.append({"claim": escape(row.statement), "verdict": escape(verdict), "published (replicated if)": _published(row),
                      "measured": _number(row.value) + unit * measured,
                      "95 % interval": chapters.between(row.low, row.high),
                      "n": _number(row.n if measured else None), "data": row.data if measured else "–",
-                     "machine with": _machines(row.device) if measured else "–",
+                     "on": _machines(row.device) if measured else "–",
                      "publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
                      "figure or table": f'<a href="{page}.html">{where}</a>' if page else where})  # fmt: skip
     return pd.DataFrame(rows).to_html(index=False, escape=False, border=0, classes="dataframe filterable")
+
+
+def _published(row):
+    """The published value, and the bounds within which it counts as replicated: '10 (5 to 20)', 'above 1', '–'."""
+    bounds = chapters.between(row.at_least, row.at_most)
+    if pd.isna(row.published):
+        return bounds
+    return _number(row.published) + f" ({bounds})" * (bounds != "–")
 
 
 def _number(value):
