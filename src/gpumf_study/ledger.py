@@ -91,7 +91,8 @@ def as_html(frame):
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} times the published value)"
         measured = not pd.isna(row.value)
-        rows.append({"claim": escape(row.statement), "verdict": escape(verdict), "published (replicated if)": _published(row),
+        rows.append({"claim": escape(row.statement), "verdict": escape(verdict),
+                     "published (replicated if)": _published(row),
                      "measured": _number(row.value) + unit * measured,
                      "95 % interval": chapters.between(row.low, row.high),
                      "n": _number(row.n if measured else None), "data": row.data if measured else "–",
