@@ -154,7 +154,7 @@ def answer(fits, device, n_users, n_items, nnz, factors):
     if measured_on == device:
         chosen = {"solver": solver} | fit["solvers"][name][solver]["options"]
     else:
-        caveats.append(f"No crossover is recorded on {device}: these are the seconds of {measured_on}.")
+        caveats.append(f"No times are recorded on {device}: these are the seconds of {measured_on}.")
         chosen = {}
     for key, value in shape(n_users, n_items, nnz, factors).items():
         least, most = fit["measured"][key]

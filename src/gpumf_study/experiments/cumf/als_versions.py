@@ -163,7 +163,7 @@ def figure(frame, model="ALS", settings=None):
         for place, row in enumerate(rows.itertuples()):
             text = f" {style.significant(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
             axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
-        axis.set(xlabel=f"milliseconds of an iteration, {factors} factors", title=style.data_name(data))
+        axis.set(xlabel="milliseconds of an iteration", title=f"{style.data_name(data)}, {factors} factors")
         style.log_scale(axis.xaxis)
         axis.set_xlim(rows.bound.min() * 700, rows.seconds.max() * 3e4)
         axis.grid(axis="y", visible=False)
