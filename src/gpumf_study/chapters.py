@@ -105,7 +105,7 @@ def verdicts(ids):
         {
             "statement": frame.statement,
             "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
-            "published": frame.published.map(digits),
+            "published": frame.published.map(digits) + units.where(frame.published.notna(), ""),
             "replicated if": list(map(between, frame.at_least, frame.at_most)),
             "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),
             "95 % interval": list(map(between, frame.low, frame.high)),

@@ -99,7 +99,7 @@ def test_verdicts_are_shown_with_their_intervals(monkeypatch):
     ]
     monkeypatch.setattr(claims, "table", lambda pairs: pd.DataFrame(rows, columns=columns))
     assert chapters.verdicts("cu2rec").data.to_numpy().tolist() == [
-        ["A", "replicated", "2", "1 to 4", "2.5 x", "2.25 to 2.75", "5"],
+        ["A", "replicated", "2 x", "1 to 4", "2.5 x", "2.25 to 2.75", "5"],
         ["B", "inconclusive", "–", "above 0", "1", "–", "1"],
         ["C", "not measured yet", "–", "below 0.15", "–", "–", "–"],
         ["D", "replicated", "–", "0.85 to 1.15", "1", "0.9 to 1.1", "5"],
