@@ -38,8 +38,8 @@
 //     update. LOCKED loses nothing: a group writes a row while it owns its lock, one word in shared memory that it
 //     acquires by an atomic exchange, or tries again. (Atomic additions would cost more: in shared memory an addition
 //     in FP32 is a compare-and-swap loop for each factor, on Hopper and Blackwell too.)
-//   - User rows, in global memory: two blocks may have the same row in registers, and the last write counts. This is
-//     rare where a part has many more users than groups.
+//   - User rows, in global memory: two blocks may have the same row in registers, and the last write counts: the
+//     more often, the fewer users a part has for each group.
 // The experiment lost_updates measures how many updates count.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                 seconds  % of roofline  gain
