@@ -165,10 +165,13 @@ def answer(frame):
     unclear, missing = (sum(published.verdict == verdict) for verdict in ("inconclusive", "missing"))
     others = len(published) - yes - partly - no - unclear - missing
     threads = results.load("implicit_seconds").provenance["cpu_count"]
-    beside = original_programs.fastest(results.load("original_programs").frame)
+    programs = results.load("original_programs")
+    beside = original_programs.fastest(programs.frame)
     seconds = beside[beside.x_beside == original_programs.CUMF_ALS].groupby("solver").seconds.median()
     algorithm = seconds["cumf_cg_fp16"] / seconds["tensor_core"]
     gpu, trained = recorded.provenance["gpu"].removeprefix("NVIDIA "), RECIPES["netflix"]
+    if {programs.provenance["gpu"], results.load("fit_seconds").provenance["gpu"]} != {recorded.provenance["gpu"]}:
+        raise ValueError("the sentences on the library and the study are of one kind of GPU: revise them")
     return (
         f"- **Library.** On {(trained.ratings - trained.test) / 1e6:.0f} million ratings (Netflix, synthetic), ten "
         f"iterations of ALS with 100 factors take **{goals.value['fit-als-f100-s']:.2f} s** end to end on one {gpu}. "

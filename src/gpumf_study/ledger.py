@@ -103,10 +103,8 @@ def as_html(frame):
 
 
 def _published(row):
-    """The published value, and the bounds within which it counts as replicated: '10 (5 to 20)', 'above 1', '–'."""
+    """The published value, and the bounds of what counts as replicated: '10 (5 to 20)', '– (above 1)', '–'."""
     bounds = chapters.between(row.at_least, row.at_most)
-    if pd.isna(row.published):
-        return bounds
     return _number(row.published) + f" ({bounds})" * (bounds != "–")
 
 

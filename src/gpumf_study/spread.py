@@ -67,7 +67,7 @@ No pair follows from others: as a graph of experiments they are a forest.
 
 
 def table() -> pd.DataFrame:
-    """Return the seconds of all that two runs of a machine timed: columns device, pair (of PAIRS), first, second."""
+    """Return the seconds of all that two runs timed on a kind of machine: device, pair (of PAIRS), first, second."""
     frames = []
     for pair, (first, second, read) in enumerate(PAIRS):
         device = results.reference(first)

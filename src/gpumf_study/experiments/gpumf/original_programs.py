@@ -127,8 +127,8 @@ def run(data, factors, epochs, error, workers, repeats):
     and for the phase end_to_end of cuMF_ALS, which has errors on the way as ours has, and a row with the task
     'process' for the whole of each process, reading and writing of files included. x_beside is the program that both
     are compared to, x_iteration the seconds of an epoch: the median of those after the first, or all over their
-    number where the program prints no more. x_program is the SHA-256 of the executable. A run with the same
-    parameters and commit that is stopped goes on where it was, see `_kept.measured`.
+    number where the program prints no more (of both with cu2rec, see `_trainings`). x_program is the SHA-256 of the
+    executable. A run with the same parameters and commit that is stopped goes on where it was, see `_kept.measured`.
 
     Raise ProgramError where a program is missing, fails, or prints something else than it should.
     """
@@ -401,7 +401,8 @@ _BY = ["x_beside", "model", "solver"]
 def _trainings(frame):
     """The rows of trainings that converged, with an error each.
 
-    x_iteration of cu2rec and of ours beside it is all of the clock over the steps: both compute errors on the way.
+    x_iteration of cu2rec and of ours beside it is all of the clock over the steps: both compute errors on the way to
+    set the learning rate, the program of the test ratings, ours of the training ratings.
     """
     course = sweep.course(sweep.converged(frame), "rmse")
     course = course[course.epoch > 0]
@@ -506,7 +507,8 @@ CLAIMS = [
            (CUMF_SGD, "batch_hogwild"), ("SGD", "cumf_sgd"), iterations),
     _claim("cu2rec-time", f"Training time of the program cu2rec over that of the solver, to equal RMSE, {_ML_20M}.",
            (CU2REC, "fastest"), ("SGD", "cu2rec"), fastest, criterion=above(1.0)),
-    _claim("cu2rec-step", f"A step of the program cu2rec, with errors every 500, over one of the solver, {_ML_20M}.",
+    _claim("cu2rec-step",
+           f"A step of the program cu2rec over one of the solver, each with the errors for its rate, {_ML_20M}.",
            (CU2REC, "early_bird"), ("SGD", "cu2rec"), iterations),
     _claim("cu2rec-rmse", f"Test RMSE of the solver cu2rec above that of the program, after 10,000 steps, {_ML_20M}.",
            ("SGD", "cu2rec"), (CU2REC, "early_bird"), last, "difference", below(0.01), "value"),
