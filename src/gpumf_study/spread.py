@@ -12,10 +12,8 @@ import numpy as np
 import pandas as pd
 
 from gpumf_study import results, sweep
-from gpumf_study.experiments.gpumf.als_ladder import VERSIONS
 
 NETFLIX = "netflix-synthetic"
-_VERSIONS = [version for version, parts in VERSIONS.items() if not isinstance(parts, str)]  # of tensor_core
 
 
 def _phases(frame):
@@ -31,7 +29,8 @@ def _iterations(frame):
     if "x_step" not in frame:
         seconds = sweep.epoch_seconds(frame)
     else:
-        seconds = frame[(frame.x_step == "iteration") & ~frame.variant.isin(_VERSIONS)]
+        usual = frame.variant.isna() | (frame.variant == "coalesced") | (frame.solver == "warpgroups")
+        seconds = frame[(frame.x_step == "iteration") & usual]
     return seconds.groupby(["solver", "device"]).seconds.median()
 
 

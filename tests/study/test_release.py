@@ -64,6 +64,7 @@ def test_each_gpu_has_one_experiment_at_a_time(recorded, monkeypatch):
     """And a share of the cores; what takes all GPUs comes last, with all."""
     everything, met, ran = dict.fromkeys(("every", *"abcdef"), 1.0), Barrier(2), []
     monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: name == "every")
+    monkeypatch.setattr(release, "times_cpus", lambda name: False)
     monkeypatch.setattr(release.os, "sched_getaffinity", lambda _: set(range(4, 10)), raising=False)
     own = {}
 
