@@ -161,9 +161,8 @@ def answer(frame):
     ours = douban[douban.solver == "tensor_core"].iloc[0]
     same = frame[frame.id == SURPRISES[0].claim].iloc[0]
     published = frame[frame.publication != "gpumf"]
-    yes, partly, no = (sum(published.verdict == verdict) for verdict in ledger.SHOWN[:3])
-    unclear, missing = (sum(published.verdict == verdict) for verdict in ("inconclusive", "missing"))
-    others = len(published) - yes - partly - no - unclear - missing
+    totals = ledger.counts(frame)[[*ledger.SHOWN, "not measured yet", "not judged"]].sum()
+    yes, partly, no, unclear, missing, others = totals
     threads = results.load("implicit_seconds").provenance["cpu_count"]
     programs = results.load("original_programs")
     beside = original_programs.fastest(programs.frame)

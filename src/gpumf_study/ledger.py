@@ -93,9 +93,9 @@ def as_html(frame):
         measured = not pd.isna(row.value)
         rows.append({"claim": escape(row.statement), "verdict": escape(verdict),
                      "published (replicated if)": _published(row),
-                     "measured": _number(row.value) + unit * measured,
+                     "measured": chapters.digits(row.value) + unit * measured,
                      "95 % interval": chapters.between(row.low, row.high),
-                     "n": _number(row.n if measured else None), "data": row.data if measured else "–",
+                     "n": chapters.digits(row.n if measured else None), "data": row.data if measured else "–",
                      "on": _machines(row.device) if measured else "–",
                      "publication": escape(re.split(r"[,(]", TITLES.get(row.publication, "this study"))[0].strip()),
                      "figure or table": f'<a href="{page}.html">{where}</a>' if page else where})  # fmt: skip
@@ -105,11 +105,7 @@ def as_html(frame):
 def _published(row):
     """The published value, and the bounds of what counts as replicated: '10 (5 to 20)', '– (above 1)', '–'."""
     bounds = chapters.between(row.at_least, row.at_most)
-    return _number(row.published) + f" ({bounds})" * (bounds != "–")
-
-
-def _number(value):
-    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3g}"
+    return chapters.digits(row.published) + f" ({bounds})" * (bounds != "–")
 
 
 def _machines(devices):

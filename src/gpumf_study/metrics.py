@@ -117,16 +117,17 @@ def _compared(frame, select, level, relative):
 
 
 def _half_of_logarithm(sides, select, level):
-    """Half of the interval of a sum of logarithms of medians, with the spread between runs where they are times.
+    """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs.
 
-    That spread narrows no interval, though Welch's degrees of freedom grow with its own.
+    That variance narrows no interval, though Welch's degrees of freedom grow with its own.
     """
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
     within = _half_width(errors, level)
-    if is_time(select["column"]):
-        runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
-        between = select.get("between", {})  # one estimate for all runs on a device
-        errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]
+    if not is_time(select["column"]):
+        return within
+    runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
+    between = select.get("between", {})  # one estimate for all runs on a device
+    errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]
     return max(within, _half_width(errors, level))
 
 

@@ -1,5 +1,5 @@
-// What the processor's ALS and SGD are measured against: the loops that an engineer would write in C for 16 factors and
-// one core. No chunks, no guard, no other number of factors. That of ALS has a row of factors in one register, and its
+// What the CPU's ALS and SGD are measured against: the loops that an engineer would write in C for 16 factors and one
+// thread. No chunks, no guard, no other number of factors. That of ALS has a row of factors in one register, and its
 // matrix in 16: it is none to be measured against where AVX-512 is missing.
 #include <cstdint>
 
