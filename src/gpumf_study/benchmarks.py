@@ -466,25 +466,20 @@ def with_interval(row) -> str:
     return f"{shown(row.value, unit)} ({low} to {high})"
 
 
-def goals(frame: pd.DataFrame, measured: bool):
-    """Return a table of the rows of benchmarks.csv that are measured, with their outcomes, or of the others.
-
-    Return a Styler of pandas
-    """
-    frame = frame.assign(outcome=outcomes(frame))
-    frame = frame[frame.value.notna() == measured]
+def goals(frame: pd.DataFrame):
+    """Return the rows of benchmarks.csv with their outcomes, as they are shown: a Styler of pandas."""
 
     def of(column, form="{}"):
         return frame[column].map(lambda value: "" if pd.isna(value) else form.format(value))
 
     unit = of("unit", " {}")
+    outcome = outcomes(frame).where(outcomes(frame) != "", "no goal").where(frame.value.notna(), "not measured")
     columns = {"task": frame.task, "data": of("data"), "factors": of("factors", "{:.0f}")}
-    if measured:
-        columns |= {"measured": frame.apply(with_interval, axis=1), "outcome": frame.outcome.replace("", "no goal")}
+    columns |= {"measured": frame.apply(with_interval, axis=1), "outcome": outcome}
     for bound in ("goal", "stretch"):
         columns |= {bound: of(bound, "{:g}") + unit.where(frame[bound].notna(), "")}
-    columns |= {"best public program": of("best_public")}
-    return pd.DataFrame(columns | ({"on": frame.machine} if measured else {})).style.hide()
+    columns |= {"best public program": of("best_public"), "on": frame.machine}
+    return pd.DataFrame(columns).style.hide()
 
 
 def beside_goals(seconds):

@@ -9,12 +9,14 @@ by : of `growth`, the column with the time
 best : the column that names alternatives in `under` (of `ratio`: in `over`); the one with the lowest median is taken
 each : list of columns; the metric is taken in each of their groups that has both lots
 across : 'median', 'max' or 'min' of the groups, needed with `each`; of `exact`, 'max' or 'min' of the values
+times : of `median`, from how many times of one run each value was computed, as their products and ratios
 
 The value is computed of medians of all rows. The interval is Student's t with the repeats as units: rows of one
 repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends. Ratios
-of times have the variance between runs in their intervals, too: that of a median is the sum of both.
+of times have the spread between runs in their intervals, too, in quadrature: see `_with_runs`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,24 +119,29 @@ def _compared(frame, select, level, relative):
 
 
 def _half_of_logarithm(sides, select, level):
-    """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs.
-
-    That variance narrows no interval, though Welch's degrees of freedom grow with its own.
-    """
+    """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs."""
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
-    within = _half_width(errors, level)
-    if not is_time(select["column"]):
-        return within
-    runs = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
+    times = select.get("times", int(is_time(select["column"])))
+    sides_on = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
     between = select.get("between", {})  # one estimate for all runs on a device
-    errors += [(n * between[name][0], between[name][1]) for name, n in runs.items() if name in between]
-    return max(within, _half_width(errors, level))
+    runs = [(times * n * between[name][0], between[name][1]) for name, n in sides_on.items() if name in between]
+    return _with_runs(errors, runs, level)
 
 
-def _times(value, half, n):
+def _with_runs(errors, runs, level):
+    """Half of the interval of medians with `errors`, see `_error`, whose runs differ by variances alike: `runs`.
+
+    Half widths are added in quadrature. One of the sum of all variances, with Welch's degrees of freedom, is too
+    narrow where a variance of few degrees is too small by chance. In quadrature, intervals of normal values exclude
+    the truth at most as often as the level says, whatever the variances are (Banerjee 1960).
+    """
+    return math.hypot(_half_width(errors, level), *(_half_width([one], level) for one in runs))
+
+
+def _times(value, half, n, unit="x"):
     """The Estimate of a ratio, of half of the interval of its logarithm."""
     low, high = (value * np.exp(-half), value * np.exp(half)) if np.isfinite(half) else (-np.inf, np.inf)
-    return Estimate(value, low, high, n, "x")
+    return Estimate(value, low, high, n, unit)
 
 
 def _in_groups(frame, select, of):
@@ -159,8 +166,11 @@ def _median(frame, select):
     values, of_repeats = _lot(frame, select["column"])
     if not len(values):
         return NOTHING
-    value, half = float(np.median(values)), _half_width([_error(of_repeats)], LEVEL)
-    return Estimate(value, value - half, value + half, len(of_repeats))
+    value, n = float(np.median(values)), len(of_repeats)
+    if "times" in select:
+        return _times(value, _half_of_logarithm([frame], select, LEVEL), n, unit="")
+    half = _half_width([_error(of_repeats)], LEVEL)
+    return Estimate(value, value - half, value + half, n)
 
 
 def _exact(frame, select):

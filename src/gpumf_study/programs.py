@@ -126,20 +126,19 @@ def table() -> pd.DataFrame:
     return pd.DataFrame([row.row() for row in ROWS])
 
 
-def shown(frame: pd.DataFrame, measured: bool):
-    """Return the rows of `table` that are measured, or the others, as they are shown: a Styler of pandas."""
-    frame = frame[frame.ratio.notna() == measured]
+def shown(frame: pd.DataFrame):
+    """Return the rows of `table` as they are shown, 'not measured' where they are not: a Styler of pandas."""
     columns = {"program": frame.program, "task, and our model": frame.task, "data": frame.data}
-    if measured:
-        for side in ("theirs", "ours"):
-            numbers = zip(frame[side], frame.unit, strict=True)
-            columns[side] = [benchmarks.shown(value, unit) for value, unit in numbers]
-        ratios = zip(frame.ratio, frame.low, frame.high, strict=True)
-        columns["theirs / ours"] = [_with_interval(*ratio) for ratio in ratios]
-        columns["on"] = frame.on
-    return pd.DataFrame(columns | {"experiment": frame.experiment}).style.hide()
+    for side in ("theirs", "ours"):
+        numbers = zip(frame[side], frame.unit, strict=True)
+        columns[side] = ["" if pd.isna(value) else benchmarks.shown(value, unit) for value, unit in numbers]
+    ratios = zip(frame.ratio, frame.low, frame.high, strict=True)
+    columns["theirs / ours"] = [_with_interval(*ratio) for ratio in ratios]
+    return pd.DataFrame(columns | {"on": frame.on.fillna(""), "experiment": frame.experiment}).style.hide()
 
 
 def _with_interval(ratio, low, high):
     """A ratio with its interval, which one repeat has not."""
+    if pd.isna(ratio):
+        return "not measured"
     return f"{ratio:.3g}" + ("" if pd.isna(low) else f" ({low:.3g} to {high:.3g})")

@@ -53,8 +53,9 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
     todo : dict, see `remaining`
     minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
         end within them is stopped
-    gpus : int, experiments at a time, each with a GPU of its own and a share of the cores. At most half of them
-        are of those that time CPUs, which share caches and memory. Those that take all GPUs come last, one at a time
+    gpus : int, experiments at a time, each with a GPU of its own and a share of the cores. Those that time CPUs come
+        next, with such a share each, but nothing beside them: what shares memory with them makes them up to twice as
+        slow. Those that take all GPUs come last, one at a time
     """
     latest, outcomes, left = clock() + 60 * minutes, [], []
 
@@ -74,32 +75,30 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
         print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)
         outcomes.append(status == 0)
 
-    alone = [name for name in todo if gpus == 1 or experiments.takes_all_gpus(name)]
-    side_by_side = [name for name in todo if name not in alone]
-    on_cpus = deque(name for name in side_by_side if times_cpus(name))
-    others = deque(name for name in side_by_side if name not in on_cpus)
+    on_all = deque(name for name in todo if experiments.takes_all_gpus(name))
+    on_cpus = deque(name for name in todo if gpus > 1 and name not in on_all and times_cpus(name))
+    side_by_side = deque(name for name in todo if name not in on_all and name not in on_cpus)
 
-    def go_on(gpu, cores, queues):
+    def take(waiting, gpu, cores, beside):
         if cores:
             os.sched_setaffinity(0, cores)  # of this thread, and of the processes that it starts
-        for waiting in queues:
-            while True:
-                try:
-                    name = waiting.popleft()
-                except IndexError:
-                    break
-                own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(gpus)}
-                begin(name, env=os.environ | own)
+        own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(beside)} if gpu is not None else {}
+        while True:
+            try:
+                name = waiting.popleft()
+            except IndexError:
+                return
+            begin(name, env=os.environ | own)
 
-    queues = [[on_cpus, others] if k < gpus // 2 else [others] for k in range(gpus)]
-    with ThreadPoolExecutor(gpus) as pool:
-        try:
-            list(pool.map(go_on, *_shares(gpus), queues))
-        except BaseException:
-            on_cpus.clear()
-            others.clear()
-            raise
-    for name in alone:
+    shares = [*zip(*_shares(gpus), strict=True)] if gpus > 1 else [(None, [])]
+    for waiting, of in ((side_by_side, shares), (on_cpus, shares[:1])):
+        with ThreadPoolExecutor(gpus) as pool:
+            try:
+                list(pool.map(lambda share, of=of, waiting=waiting: take(waiting, *share, len(of)), of))
+            except BaseException:
+                waiting.clear()
+                raise
+    for name in on_all:
         begin(name)
     return sum(outcomes), len(outcomes) - sum(outcomes), left
 

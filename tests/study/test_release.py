@@ -87,7 +87,7 @@ def test_each_gpu_has_one_experiment_at_a_time(recorded, monkeypatch):
     assert {(gpu, *cores) for _, gpu, cores in ran[:-1]} == {("3", 4, 5, 6), ("5", 7, 8, 9)}
 
 
-def test_at_most_half_of_the_experiments_at_a_time_time_cpus(recorded, monkeypatch):
+def test_nothing_runs_beside_what_times_cpus(recorded, monkeypatch):
     frames = {
         "a": pd.DataFrame({"device": ["cuda", "cpu"], "seconds": [1.0, 2.0]}),
         "b": pd.DataFrame({"threads": [2], "seconds": [1.0]}),
@@ -100,21 +100,23 @@ def test_at_most_half_of_the_experiments_at_a_time_time_cpus(recorded, monkeypat
     assert [name for name in "abcdef" if release.times_cpus(name)] == ["a", "b", "f"], "f was never recorded"
     for name in ("sched_getaffinity", "sched_setaffinity"):
         monkeypatch.delattr(release.os, name, raising=False)
-    lock, under_way, most = Lock(), set(), []
+    lock, under_way, beside, said = Lock(), set(), {}, {}
 
-    def run(command, timeout, **_):
+    def run(command, timeout, env, **_):
         name = command[command.index("gpumf_study.experiments") + 1]
         with lock:
             under_way.add(name)
-            most.append(len(under_way & set("abfgh")))
+            for one in under_way:
+                beside[one] = max(beside.get(one, 0), len(under_way) - 1)
         sleep(0.05)
         with lock:
             under_way.remove(name)
+        said[name] = env["GPUMF_EXPERIMENTS_AT_A_TIME"], env["CUDA_VISIBLE_DEVICES"]
         return SimpleNamespace(returncode=0)
 
-    kept |= dict.fromkeys("gh", kept["b"])
-    assert release.record(dict.fromkeys("abghcdef", 1.0), 1.0, gpus=4, run=run) == (8, 0, [])
-    assert max(most) == 2
+    assert release.record(dict.fromkeys("abcdef", 1.0), 1.0, gpus=4, run=run) == (6, 0, [])
+    assert {name: beside[name] for name in "abf"} == dict.fromkeys("abf", 0) and max(beside.values()) > 0
+    assert {said[name] for name in "abf"} == {("1", "0")} and {said[name][0] for name in "cde"} == {"4"}
 
 
 def test_what_takes_all_gpus_is_recorded_under_their_number(recorded, monkeypatch):

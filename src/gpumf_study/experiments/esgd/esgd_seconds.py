@@ -133,7 +133,7 @@ CLAIMS = [
     Claim("esgd-section-4-since", "esgd", "Section 4",
           "Published seconds of an iteration with its transfers over ours, MovieLens 10M (synthetic).",
           metric="median",
-          select={"column": "published_over_ours",
+          select={"column": "published_over_ours", "times": 1,
                   "where": {"what": WHOLE, "data": "ml-10m-synthetic", "variant": FILE}}, evidence="synthetic",
           table=iterations),
     Claim("esgd-transfers-hidden", "esgd", "Section 4",

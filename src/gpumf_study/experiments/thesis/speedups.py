@@ -38,16 +38,19 @@ UNPUBLISHED = {"ALS": {"regularization": 0.1}, "SGD": {"regularization": 0.1, "l
 """Parameters for data sets that the thesis does not use."""
 
 PROFILES = {
-    "quick": {"data": ["ml-100k-synthetic"], "als_epochs": 10, "updates": 1e6, "rates": [0.01, 0.03], "repeats": 1},
+    "quick": {"data": ["ml-100k-synthetic"], "als_epochs": 10, "updates": 1e6, "rates": [0.01, 0.03], "repeats": 1,
+              "fewer": {}},
     "full": {"data": ["douban-synthetic", "jester-synthetic", "jester-1"], "als_epochs": 20, "updates": 7.6e8,
-             "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04], "repeats": 5},
+             "rates": [0.001, 0.002, 0.004, 0.008, 0.016, 0.026, 0.04], "repeats": 5,
+             "fewer": {"SGD": {"sequential": 3}}},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"als_epochs": 2, "updates": 1e5}
 
 
-def run(data, als_epochs, updates, rates, repeats):
+def run(data, als_epochs, updates, rates, repeats, fewer):
     """Train every version until it reaches the threshold, ALS for at most so many epochs, SGD for so many updates.
 
+    fewer : dict, model -> solver -> repeats, of what takes a minute a training
     x_setting is 'published' or, of learning rates chosen from `rates`, 'tuned'; x_cuda_threads is missing where the
     solver chooses.
     """
@@ -62,6 +65,8 @@ def run(data, als_epochs, updates, rates, repeats):
             for model, solver, variant in VERSIONS:
                 taken, threads = of.get(model.__name__), THREADS.get(variant)
                 if taken is None or model.solvers()[solver] not in usable:
+                    continue
+                if repeat >= fewer.get(model.__name__, {}).get(solver, repeats):
                     continue
                 columns = {f"x_{key}": value for key, value in taken.items()}
                 columns |= {"variant": variant, "x_setting": setting, "x_cuda_threads": threads or np.nan}
