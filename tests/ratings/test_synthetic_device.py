@@ -204,11 +204,11 @@ def test_positions_beyond_32_bits_count_their_tests():
 
 def test_a_device_that_is_too_small_is_told_so_at_once(host):
     with pytest.raises(backends.DeviceError, match=r"hugewiki-synthetic with 100 factors takes about \d+ GB"):
-        als_hugewiki.run("hugewiki-synthetic", factors=100, iterations=1)
+        als_hugewiki.run("hugewiki-synthetic", factors=100, iterations=1, repeats=1)
 
 
 def test_als_learns_what_is_generated(host):
-    frame = als_hugewiki.run("hugewiki-small-synthetic", factors=5, iterations=2)
+    frame = als_hugewiki.run("hugewiki-small-synthetic", factors=5, iterations=2, repeats=1)
     rmse = frame.value.dropna()
     assert len(rmse) == 3 and (rmse.diff().iloc[1:] < 0).all()
     seconds = frame[frame.x_iteration > 0].pivot(index="x_iteration", columns="x_step", values="seconds")

@@ -79,7 +79,7 @@ def test_ratings_that_just_fit_are_taken(monkeypatch):
         device = SimpleNamespace(name="emulator", free_bytes=lambda free=free: free, synchronize=lambda: None)
         monkeypatch.setattr(als_hugewiki.backends, "device", lambda name, device=device: device)
         with pytest.raises(expected):
-            als_hugewiki.run("hugewiki-small-synthetic", f, 1)
+            als_hugewiki.run("hugewiki-small-synthetic", f, 1, 1)
 
 
 def test_whole_fits_are_timed_without_what_is_compiled(monkeypatch):

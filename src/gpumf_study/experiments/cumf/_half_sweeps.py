@@ -62,15 +62,39 @@ def fit(train, validation, factors, iterations, record, **options):
 
 
 def frame_of(rows, **labels):
-    """Return rows of (x_iteration, x_step, seconds, value) and more columns as a frame of the schema."""
-    frame = pd.DataFrame(rows).sort_values("x_iteration", kind="stable", ignore_index=True)
+    """Return rows of (repeat, x_iteration, x_step, seconds, value) and more columns as a frame of the schema."""
+    frame = pd.DataFrame(rows).sort_values(["repeat", "x_iteration"], kind="stable", ignore_index=True)
     frame["metric"] = np.where(frame.value.notna(), "rmse", None)
-    return frame.assign(task="fit", model="ALS", solver="tensor_core", repeat=0, **labels)
+    return frame.assign(task="fit", model="ALS", solver="tensor_core", **labels)
+
+
+def trainings(train, validation, factors, iterations, repeats, record, **options):
+    """`fit` so many times, each from other factors, with the number of the training before what it records.
+
+    Of what is not of an iteration the first training alone is recorded: later ones find the ratings in order.
+    """
+    for repeat in range(repeats):
+
+        def noted(iteration, *what, repeat=repeat):
+            if iteration or not repeat:
+                record(repeat, iteration, *what)
+
+        fit(train, validation, factors, iterations, noted, seed=repeat, **options)
 
 
 def table(frame):
-    """Return seconds by iteration: a DataFrame with the columns users, items, iteration."""
-    return frame[frame.x_iteration > 0].pivot(index="x_iteration", columns="x_step", values="seconds")
+    """Return seconds by iteration, medians of trainings: a DataFrame with the columns users, items, iteration."""
+    return frame[frame.x_iteration > 0].pivot_table("seconds", "x_iteration", "x_step", aggfunc="median")
+
+
+def of_trainings(frame):
+    """Return the median seconds of an iteration of each training: a DataFrame of repeat and seconds.
+
+    Where one alone was made its iterations are the repeats, which are no independent runs.
+    """
+    frame = frame[frame.x_step == "iteration"]
+    repeat = frame.repeat if frame.repeat.nunique() > 1 else frame.x_iteration.rename("repeat")
+    return frame.groupby(repeat).seconds.median().reset_index()
 
 
 def bars(axis, table):

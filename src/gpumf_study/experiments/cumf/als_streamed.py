@@ -10,19 +10,21 @@ from gpumf_study.experiments import identity, kernels_unavailable
 from gpumf_study.experiments.cumf import _half_sweeps
 
 PROFILES = {
-    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "chunk": 1_000, "iterations": 3},
-    "full": {"data": "hugewiki-synthetic", "factors": 100, "chunk": 64 << 20, "iterations": 3},
+    "quick": {"data": "hugewiki-small-synthetic", "factors": 16, "chunk": 1_000, "iterations": 3, "repeats": 1},
+    "full": {"data": "hugewiki-synthetic", "factors": 100, "chunk": 64 << 20, "iterations": 3, "repeats": 5},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"iterations": 1}
 
 why_unavailable = kernels_unavailable
+of_trainings = _half_sweeps.of_trainings
 
 
-def run(data, factors, chunk, iterations):
+def run(data, factors, chunk, iterations, repeats):
     """Make a data set, bring it to the host, and fit a model to it in chunks.
 
     data : str, one of `gpumf.ratings.synthetic_device.RECIPES`
     chunk : most ratings on the device at a time
+    repeats : int, trainings, each from other factors
 
     Return a DataFrame as of `als_hugewiki.run`, without errors
 
@@ -35,10 +37,10 @@ def run(data, factors, chunk, iterations):
     del made
     rows = []
 
-    def record(iteration, step, seconds, rmse):
-        rows.append({"x_iteration": iteration, "x_step": step, "seconds": seconds, "value": rmse})
+    def record(repeat, iteration, step, seconds, rmse):
+        rows.append({"repeat": repeat, "x_iteration": iteration, "x_step": step, "seconds": seconds, "value": rmse})
 
-    _half_sweeps.fit(train, None, factors, iterations, record, device=device.name, chunk=chunk)
+    _half_sweeps.trainings(train, None, factors, iterations, repeats, record, device=device.name, chunk=chunk)
     labels = {"data": data, "device": device.name, "factors": factors, "x_chunk": chunk, "x_nnz": train.nnz}
     frame = _half_sweeps.frame_of(rows, **labels)
     frame.attrs["datasets"] = [facts]
