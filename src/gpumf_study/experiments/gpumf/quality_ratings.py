@@ -129,14 +129,15 @@ def figure(frame):
     """Draw test RMSE of each program, means over the splits with 95 % intervals."""
     table = summary(frame)[::-1]
     figure, ((axis,),) = style.panels(height=1.2 + 0.3 * len(table))
-    ours = [name in (*MODELS, BLEND) for name in table.index]
+    ours, place = table.index.isin([*MODELS, BLEND]), np.arange(len(table))
     for mine, colour in ((True, "blue"), (False, "grey")):
-        of = table[np.array(ours) == mine]
-        axis.errorbar(of["mean"], of.index, xerr=of.high - of["mean"], fmt="o", color=style.COLOURS[colour])
-    axis.set_yticks(range(len(table)), table.index)
-    for name, value in table["mean"].items():
+        of = table[ours == mine]
+        half = of.high - of["mean"]
+        axis.errorbar(of["mean"], place[ours == mine], xerr=half, fmt="o", color=style.COLOURS[colour])
+    axis.set_yticks(place, table.index)
+    for at, value in zip(place, table["mean"], strict=True):
         axis.annotate(
-            f"{value:.4f}", (value, name), (0, 6), textcoords="offset points", ha="center", fontsize=style.SMALL
+            f"{value:.4f}", (value, at), (0, 6), textcoords="offset points", ha="center", fontsize=style.SMALL
         )
     axis.set(xlabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}, mean of {frame.repeat.nunique()} splits")
     axis.margins(x=0.15, y=0.12)

@@ -298,7 +298,7 @@ _OF = {
 def _claim(suffix, statement, where, table):
     return Claim(
         f"thesis-further-features{suffix}", "thesis", "Section 7.1",
-        "Percent by which features lower the test RMSE of ALS, and below the RMSE with features of other users or "
+        "Percent by which features lower the test RMSE of ALS, also below that with features of other users or "
         f"items: {statement}.",
         metric="median", select={"column": "x_gain", "where": where}, criterion=above(0), table=table, device="cpu",
     )  # fmt: skip
