@@ -477,7 +477,8 @@ def goals(frame: pd.DataFrame):
     for bound in ("goal", "stretch"):
         columns |= {bound: of(bound, "{:g}") + unit.where(frame[bound].notna(), "")}
     columns |= {"best public program": of("best_public"), "on": frame.machine}
-    return pd.DataFrame(columns).style.hide()
+    measured = {row.id: row.measured.experiment for row in ROWS if row.measured}
+    return pd.DataFrame(columns | {"experiment": frame.id.map(measured).fillna("")}).style.hide()
 
 
 def beside_goals(seconds):

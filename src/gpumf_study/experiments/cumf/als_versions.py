@@ -161,8 +161,11 @@ def figure(frame, model="ALS", settings=None):
         axis.barh(rows.index, 1e3 * rows.seconds, 0.7, color=np.where(ours, style.COLOURS["green"], "0.75"))
         axis.plot(1e3 * rows.bound, rows.index, "D", color=style.COLOURS["orange"], label="roofline bound")
         for place, row in enumerate(rows.itertuples()):
-            text = f" {style.significant(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
-            axis.annotate(text, (1e3 * row.seconds, place), va="center", size=9)
+            text = f"{style.significant(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
+            clear = 9 if row.share > 0.8 else 3  # of the mark of the bound
+            axis.annotate(
+                text, (1e3 * row.seconds, place), (clear, 0), textcoords="offset points", va="center", size=9
+            )
         axis.set(xlabel="milliseconds of an iteration", title=f"{style.data_name(data)}, {factors} factors")
         style.log_scale(axis.xaxis)
         axis.set_xlim(rows.bound.min() * 700, rows.seconds.max() * 3e4)
