@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -142,6 +143,11 @@ def test_files_that_are_no_ratings(case, tmp_path):
     assert contents(tmp_path) == before
 
 
+def piped(folder):
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
 PATHS = {
     "missing": (lambda folder: folder / "none.csv", DataError, "there is no file"),
     "a folder": (lambda folder: folder, DataError, "is a folder"),
@@ -151,6 +157,7 @@ PATHS = {
     "a number": (lambda folder: 7, TypeError, "path must be a str or os.PathLike, not int"),
     "none": (lambda folder: None, TypeError, "path must be a str or os.PathLike, not NoneType"),
     "a frame": (lambda folder: FRAME, TypeError, "path must be .*not DataFrame"),
+    "a pipe": (piped, DataError, "is a pipe or a device; give - in its place"),
 }
 
 
@@ -307,6 +314,9 @@ ARRAYS = {
     "one user": (([7, 7], [1, 2], [3, 4]), {}, "all ratings are by one user, 7"),
     "negative items": ((A, [0, 0, -1], V), {}, "row 2: negative item id -1"),
     "none among ids": ((["a", None, "b"], B, V), {}, "row 1: the user id is missing"),
+    "masked ratings": ((A, B, np.ma.array(V, mask=[0, 0, 1])), {}, "row 2: ratings are masked"),
+    "masked ids": ((np.ma.array(A, mask=[0, 1, 0]), B, V), {}, "row 1: users are masked"),
+    "a sum beyond 32 bits": (([*A, 1], [*B, 1], [1, 1, 3e38, 3e38]), {"duplicates": "sum"}, "row 3: .* add up to"),
 }
 
 

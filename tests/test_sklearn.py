@@ -42,6 +42,7 @@ def test_predictions_are_those_of_the_model():
     pairs = pd.DataFrame({"who": [7, 8, 7, 999], "what": ["i00", "i01", "none", "i00"]})
     found = estimator.predict(pairs)
     assert found[:2].tolist() == wanted.tolist() and found[2:] == pytest.approx(Y.mean())
+    assert estimator.predict(pairs.values.tolist()).tolist() == found.tolist(), "7 stays a number beside a name"
     with pytest.raises(ValueError, match="pairs"):
         estimator.predict([[1, 2, 3]])
 

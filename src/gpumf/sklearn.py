@@ -72,8 +72,8 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
 def _columns(pairs: Any) -> list[np.ndarray]:
     """(users, items) of an (n, 2) array or a data frame."""
     frame = hasattr(pairs, "iloc")
-    if not frame:
-        pairs = np.asarray(pairs)
+    if not (frame or isinstance(pairs, np.ndarray)):
+        pairs = np.asarray(pairs, object)  # as an array of str, [7, "up"] would have the id "7"
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise ValueError(f"X must be pairs of a user and an item, (n, 2), not {pairs.shape}")
     columns = [(pairs.iloc[:, k] if frame else pairs[:, k]) for k in range(2)]

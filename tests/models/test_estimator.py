@@ -1,5 +1,6 @@
 """What all estimators share: histories, starts and ends of trainings, failures, the choice of a kernel."""
 
+from ctypes import ArgumentError
 from dataclasses import replace
 
 import numpy as np
@@ -73,16 +74,25 @@ def test_a_bar_counts_epochs_of_the_solver(sets, monkeypatch, capsys):
     assert "sequential" in err and "2/2" in err and ("epoch/s" in err or "s/epoch" in err)
 
 
-def test_an_interrupt_keeps_the_epochs_done(sets):
+@pytest.mark.parametrize("within", ["a callback", "a call of C"])
+def test_an_interrupt_keeps_the_epochs_done(sets, within, monkeypatch):
     train, test = sets
 
     def interrupt(row):
         if row["epoch"] == 2:
             raise KeyboardInterrupt
 
+    def epoch(self, solver, number, rows):
+        if number == 2:
+            raise ArgumentError("argument 1: KeyboardInterrupt: ")
+        solver.epoch(number)
+
     model = ALS(8, solver="sequential", biases=False)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(train, 6, test, stop=interrupt)
+    stop = interrupt if within == "a callback" else None
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if not stop:
+            patch.setattr(ALS, "_epoch", epoch)
+        model.fit(train, 6, test, stop=stop)
     assert list(model.history.epoch) == [0, 1, 2]
     assert model.score(test)["rmse"] == pytest.approx(model.history.rmse.iloc[-1], rel=1e-6)
     assert len(model.fit(train, 4, test, warm_start=True).history) == 7

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from gpumf import ALS, ImplicitALS, backends
+from gpumf import ALS, Blend, ImplicitALS, backends
 from gpumf.ratings import DataError, DeviceRatings, Ratings, read_ratings
 from gpumf.ratings.convert import positions_of, ratings_like, ratings_of
 from small_files import as_pairs
@@ -76,6 +76,27 @@ def test_other_tables_are_taken_in_known_positions():
     assert taken.users.tolist() == [1, 0] and taken.items.tolist() == [0, 0] and taken.n_items == 2
     with pytest.raises(DataError, match="1 items, such as 9, are not in the training set"):
         ratings_like(other.assign(item=[3, 9]), "test", *known)
+
+
+def test_positions_of_others_are_refused():
+    """A `Ratings` counts positions: with as many users of other ids, each would be taken for somebody else."""
+    columns = ["a", "a", "b", "c"], [1, 2, 1, 3], [1.0, 5.0, 2.0, 4.0]
+    train = Ratings.from_arrays(*columns)
+    later = Ratings.from_arrays(["b", "b", "c", "d"], *columns[1:])
+    model = ALS(2, device="cpu").fit(train, 1)
+    uses = [
+        lambda: model.score(later), lambda: model.evaluate_ranking(later, seen=()), lambda: model.partial_fit(later),
+        lambda: model.fit(later, 1, warm_start=True), lambda: ALS(2, device="cpu").fit(train, 1, validation=later),
+        lambda: Blend(model, model).fit(later),
+    ]  # fmt: skip
+    for use in uses:
+        with pytest.raises(DataError, match=r"position 0 is user .b. here and .a. in the training set; give a"):
+            use()
+    assert model.history.epoch.tolist() == [0, 1]
+    # The same ids, in another array, and positions without ids, are who they are.
+    same = Ratings.from_arrays(*columns)
+    plain = Ratings(train.users, train.items, train.values, 3, 3)
+    assert model.score(same) == model.score(plain) == model.score(train)
 
 
 def test_ids_of_another_type_are_none_of_those_known():

@@ -33,6 +33,9 @@ def test_a_data_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUMF_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"nowhere/ml-1m \(there is no such folder\) or .*/data/raw/ml-1m"):
         load_dataset("ml-1m")
+    monkeypatch.setenv("GPUMF_DATA", "~nobody-of-this-name/data")
+    with pytest.raises(ValueError, match=r"GPUMF_DATA=~nobody-of-this-name/data names no folder"):
+        load_dataset("ml-1m")
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip", "zip"])

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from gpumf._util import interrupts
 from gpumf.distributed.communicator import PeerLost
 
 
@@ -36,7 +37,7 @@ class SharedColumns:
     def part(self, begin, end):
         """What `mapped` makes the elements from `begin` to before `end` of."""
         if not self._written:
-            with ThreadPoolExecutor(len(self._files)) as pool:
+            with interrupts.deferred(), ThreadPoolExecutor(len(self._files)) as pool:
                 list(pool.map(_write, self._files, self._columns))
             self._written = True
         return self._paths(), int(begin), int(end)

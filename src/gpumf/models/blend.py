@@ -17,6 +17,7 @@ from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
 from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
+from gpumf.ratings.convert import check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -171,6 +172,7 @@ class Blend(Recommender, Identified):
             if isinstance(model, Model):
                 model._check_fitted()
                 model._check_shape(ratings)
+                check_ids(ratings, "the set", model.user_ids, model.item_ids)
 
     @obeys_threads
     def score(self, ratings: RatingsLike, *, unknown: Unknown = "error") -> dict[str, float]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from gpumf import backends
+from gpumf._util import interrupts
 from gpumf._util.busy import check_usable, fitting
 from gpumf._util.progress import progress as shown
 from gpumf._util.threads import obeys_threads
@@ -332,7 +333,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         >>> model.fit(train, epochs=2, warm_start=True).history.epoch.tolist()[-2:]
         [5, 6]
         """
-        with self._as_before_if_it_fails():
+        with self._as_before_if_it_fails(), interrupts.translated():
             self._check_parameters()
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
@@ -369,7 +370,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     ) -> tuple[bool, Ratings, Ratings | None]:
         """(named, train, validation): whether data name ids, and `Ratings`, in known positions where there are."""
         train, named = ratings_of(train, "train")
-        if known and named and self.history is not None:
+        if known:
+            self._check_fitted()
             train = ratings_like(train, "train", self.user_ids, self.item_ids, self._shape, named)
         if validation is not None:
             facts = train.user_ids, train.item_ids, (train.n_users, train.n_items)
@@ -624,8 +626,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             for epoch in shown(range(first, first + epochs), progress, desc=name, unit="epoch"):
                 _, rows, best = newest
                 started = time.perf_counter()
-                self._epoch(solver, epoch, rows)
-                solver.synchronize()
+                with interrupts.translated():
+                    self._epoch(solver, epoch, rows)
+                    solver.synchronize()
                 seconds = time.perf_counter() - started
                 clock.add("train", seconds)
                 newest = done(rows, epoch + 1, rows[-1]["seconds"] + seconds, best)

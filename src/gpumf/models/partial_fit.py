@@ -10,7 +10,7 @@ import numpy as np
 from gpumf._util.validation import brief
 from gpumf.models.checks import check_finite, check_training
 from gpumf.ratings import DataError
-from gpumf.ratings.convert import positions_of, ratings_of
+from gpumf.ratings.convert import check_ids, positions_of, ratings_of
 
 if TYPE_CHECKING:
     from gpumf.models.estimator import Model
@@ -42,6 +42,8 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
 def _grown(model, data):
     """`Ratings` of what `fit` takes, in the positions of a model, and in those after them for who is new."""
     given, named = ratings_of(data, "new", one_user=True)
+    if not named:
+        check_ids(given, "new", model.user_ids, model.item_ids)
     facts = {}
     for side, count in zip(("user", "item"), model._shape, strict=True):
         known, ids = getattr(model, f"{side}_ids"), getattr(given, f"{side}_ids")

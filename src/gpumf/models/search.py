@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from gpumf._util import interrupts
 from gpumf._util.progress import counted
 from gpumf._util.validation import MAX_SEED, choice, flag, integer
 from gpumf.models.early_stopping import ERRORS, Ending, of_lists
@@ -304,7 +305,8 @@ def search(
     fitted = None
     if best is not None and complete and refit:
         try:
-            fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
+            with interrupts.translated():
+                fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
         except KeyboardInterrupt:
             complete = False
     if not complete:
@@ -360,7 +362,8 @@ def _climb(trials, rungs, metric, every, step):
         survivors, complete = survivors[:size], True
         new = [Trial(one, fold, epochs) for one in survivors for fold in range(folds_before, folds)]
         try:
-            trials.run(new, lambda _, more=epochs - epochs_before: step(more))
+            with interrupts.translated():
+                trials.run(new, lambda _, more=epochs - epochs_before: step(more))
         except KeyboardInterrupt:
             complete = False
         judged = range(1 if every else epochs, epochs + 1)
@@ -405,6 +408,7 @@ def _settings(parameters, strategy, budget, rng):
             }
             for _ in range(budget)
         ]
+    parameters = {name: list(values) for name, values in parameters.items()}  # of a set or a Series, too
     lengths = [len(values) for values in parameters.values()]
     n = math.prod(lengths)
     places = range(n) if budget is None or budget >= n else rng.choice(n, budget, replace=False)

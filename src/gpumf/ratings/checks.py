@@ -39,6 +39,9 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         if not hasattr(column, "__len__") or isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1:
             found = f"{type(column).__name__} {getattr(column, 'shape', '')}".rstrip()
             raise DataError(f"{source}: {what} must be a column, of one dimension, not {found}")
+        if np.ma.is_masked(column):
+            place = locate(int(np.ma.getmaskarray(column).argmax()))
+            raise DataError(f"{place}: {what} are masked; fill them in, or remove these ratings")
     if not len(users) == len(items) == len(values):
         raise DataError(f"{source}: {len(users)} users, {len(items)} items and {len(values)} ratings; give as many")
     if test_mask is not None and len(test_mask) != len(values):
@@ -108,6 +111,8 @@ def array_of(column, what):
         if not callable(getattr(column, "get", None)):
             raise DataError(f"{what} are on a GPU, of type {type(column).__name__}; copy them to the host first")
         column = column.get()
+    if np.ma.is_masked(column):
+        raise DataError(f"{what} are masked; fill them in, or remove these ratings")
     try:
         return np.asarray(column)
     except ValueError as error:
@@ -334,4 +339,9 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
     sums = np.add.reduceat(values[order].astype(np.float64), starts)
     if how == "mean":
         sums /= np.diff(np.append(starts, len(order)))
-    return last[in_order], sums[in_order].astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = sums[in_order].astype(np.float32)
+    if not np.isfinite(values).all():
+        k = last[in_order][~np.isfinite(values)][0]
+        raise DataError(f"{locate(k)}: the ratings of this pair add up to more than float32 holds; correct them")
+    return last[in_order], values

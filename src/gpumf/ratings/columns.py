@@ -1,12 +1,12 @@
 """Columns of many ratings, worked on piece by piece on all threads (NumPy and Arrow release the GIL)."""
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
-from gpumf._util import threads
+from gpumf._util import interrupts, threads
 
 _PIECE = 1 << 18
 """Ratings of a piece: what is made of them on the way stays in a core's cache."""
@@ -30,15 +30,19 @@ class Coded(NamedTuple):
         return len(self.codes)
 
 
+@contextmanager
 def pool():
-    """A thread a core."""
+    """A thread a core; an interrupt waits for the end."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(threads.count())
+    with interrupts.deferred(), ThreadPoolExecutor(threads.count()) as made:
+        yield made
 
 
 def in_pieces(work, n):
     """[work(part) for slices that make up range(n)], on all threads."""
+    if n <= _PIECE:
+        return [work(slice(0, n))] if n else []
     with pool() as threads:
         starts = range(0, n, _PIECE)
         return list(threads.map(lambda start: work(slice(start, min(start + _PIECE, n))), starts))

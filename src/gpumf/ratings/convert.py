@@ -125,10 +125,11 @@ def ratings_like(
 
     Raises
     ------
-    DataError : an id that is not known; otherwise as of `ratings_of`
+    DataError : an id that is not known, or other ids at the same positions; otherwise as of `ratings_of`
     """
     ratings, by_ids = ratings_of(data, name, one_user=True)
     if not (named or by_ids):
+        check_ids(ratings, name, user_ids, item_ids)
         return ratings
     columns: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids}
     for side, known, count in (("user", user_ids, shape[0]), ("item", item_ids, shape[1])):
@@ -142,6 +143,23 @@ def ratings_like(
             )
         columns |= {f"{side}s": places[getattr(ratings, f"{side}s")], f"n_{side}s": count}
     return Ratings(**columns, values=ratings.values, name=name, scale=ratings.scale)
+
+
+def check_ids(ratings: Ratings, name: str, user_ids: np.ndarray | None, item_ids: np.ndarray | None) -> None:
+    """Raise DataError where `Ratings`, which count positions, have ids that are of other users or items there.
+
+    user_ids, item_ids : of each position; None where they are not known. Ids of 0, 1, .. are positions themselves
+    """
+    for side, known in (("user", user_ids), ("item", item_ids)):
+        ids = getattr(ratings, f"{side}_ids")
+        if known is None or ids is known or len(ids) != len(known) or np.array_equal(ids, known):
+            continue
+        if not np.array_equal(ids, np.arange(len(ids))):
+            k = int(np.argmax(np.asarray(ids, object) != np.asarray(known, object)))
+            raise DataError(
+                f"{name}: position {k} is {side} {brief(ids[k])} here and {brief(known[k])} in the training set; "
+                f"give a data frame, whose {side}s go by their ids, or make one Ratings of all and split it"
+            )
 
 
 def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:

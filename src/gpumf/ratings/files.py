@@ -42,7 +42,10 @@ def data_folders():
     (~/.local/share/gpumf on Linux), where there is one.
     """
     given = os.environ.get("GPUMF_DATA")
-    folders = [Path(given).expanduser()] if given else []
+    try:
+        folders = [Path(given).expanduser()] if given else []
+    except RuntimeError as error:
+        raise ValueError(f"GPUMF_DATA={given} names no folder: {error}") from error
     with suppress(OSError):
         folders.append(paths.home() / "data" / "raw")
     return folders
@@ -155,6 +158,8 @@ def single(path, encoding="utf-8"):
     encoding : of its text
     """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(f"{path} is a pipe or a device; give - in its place, and the ratings on standard input")
         if not path.is_file():
             raise DataError(f"there is no file {path}")
         with path.open("rb") as file:

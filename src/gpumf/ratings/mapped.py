@@ -76,6 +76,8 @@ def _of_feather(path):
     from pyarrow import ipc
 
     try:
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} is a pipe or a device, which cannot be mapped; give a Feather file")
         whole = pa.memory_map(str(path)).read_buffer()
         table = ipc.open_file(pa.BufferReader(whole)).read_all()
         chunks = [chunk for name in _COLUMNS for chunk in table[name].chunks]

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpumf import backends
-from gpumf._util import threads
+from gpumf._util import interrupts, threads
 from gpumf._util.memory import free_bytes
 from gpumf.solvers.als_base import ALSSolver
 from gpumf.solvers.als_biases import Biases
@@ -94,7 +94,7 @@ class DenseSystems:
         """Call work(*batch) for all of them, on all threads: many small products leave the threads of BLAS idle."""
         from concurrent.futures import ThreadPoolExecutor
 
-        with threads.one_blas_thread(), ThreadPoolExecutor(self._workers()) as pool:
+        with interrupts.deferred(), threads.one_blas_thread(), ThreadPoolExecutor(self._workers()) as pool:
             for done in [pool.submit(work, *batch) for batch in batches]:
                 done.result()
 
