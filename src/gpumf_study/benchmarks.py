@@ -180,7 +180,9 @@ def ratio_interval(
     of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
         no time
     """
-    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")])
+    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")]).assign(
+        device="cuda"
+    )
     column = "seconds" if of_runs else "value"
     select = {"column": column, "over": {"side": "over"}, "under": {"side": "under"}}
     between = {"cuda": of_runs} if of_runs else None

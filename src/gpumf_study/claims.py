@@ -132,7 +132,10 @@ def verdict(claim: Claim, found: Estimate) -> str:
 def _taken(table, *files):
     """What the claims that share a table take from stored results: path, hash of the CSV and device of each."""
     frame = _together([results.read(path) for path, *_ in files])
-    return frame if table is None else table(frame)
+    made = frame if table is None else table(frame)
+    if "device" not in made and "device" in frame and frame.device.nunique() == 1:
+        made = made.assign(device=frame.device.iloc[0])  # for the spread between runs on it
+    return made
 
 
 def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:

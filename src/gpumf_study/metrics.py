@@ -121,9 +121,12 @@ def _compared(frame, select, level, relative):
 def _half_of_logarithm(sides, select, level):
     """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs."""
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
-    times = select.get("times", int(is_time(select["column"])))
-    sides_on = Counter(side.device.iloc[0] if "device" in side else "cuda" for side in sides)
-    between = select.get("between", {})  # one estimate for all runs on a device
+    times, between = select.get("times", int(is_time(select["column"]))), select.get("between", {})
+    if not (times and between):
+        return _with_runs(errors, [], level)
+    if not all("device" in side for side in sides):
+        raise ValueError("a table of times has to have the column device: runs differ more on CPUs than on GPUs")
+    sides_on = Counter(side.device.iloc[0] for side in sides)  # one estimate for all runs on a device
     runs = [(times * n * between[name][0], between[name][1]) for name, n in sides_on.items() if name in between]
     return _with_runs(errors, runs, level)
 

@@ -1,6 +1,6 @@
 """SGD at the size of Hugewiki on one, two and four GPUs: what GPUs gain in an epoch of blocks.
 
-Source: Tan et al. 2018, section 6, where GPU-SGD trains on blocks that share no users and no items: 100 factors,
+Source: Tan et al. 2018, section 5.5, where GPU-SGD trains on blocks that share no users and no items: 100 factors,
 lambda 0.05, a learning rate that falls from epoch to epoch. Ours falls with a row's number of ratings, too: without
 that no rate reached RMSE 0.52 in 100 epochs on a quarter of the users and ratings, where this one was chosen by the
 epochs to it. Users and items are cut into as many parts each, the same for any number of workers. A worker has its

@@ -203,7 +203,8 @@ def reached(frame):
     runs = runs[runs.metric == "rmse"]
     chosen = runs[runs.x_chosen == 1].groupby("model").value.median()
     there = runs[runs.value <= 1.001 * chosen.max()]
-    return there.groupby(["model", "repeat"], as_index=False, sort=False).seconds.min()
+    found = there.groupby(["model", "repeat"], as_index=False, sort=False).seconds.min()
+    return found.assign(device=np.where(found.model.isin([GPU, ONE_RATE]), "cuda", "cpu"))
 
 
 def _claim(name, statement, over, under, metric, select, table):

@@ -36,9 +36,8 @@ def test_epochs_and_fits_are_compared_with_plain_ones():
     table = several_gpus.summary(made)
     assert table.seconds["ALS", 4] == pytest.approx(0.005) and table.end_to_end["ALS"].to_list() == [2, 3, 4]
     assert table.speed_up["ALS", 4] == pytest.approx(4) and table.gap["SGD", 4] == pytest.approx(0.25)
-    assert word("cumf-fig-8-four-seconds", made) == "replicated"
-    assert word("cumf-fig-8-four-seconds", frame(fits("ALS", 4, 0.03, 4.0))) == "not replicated"
-    assert word("distributed-wall", made) == word("sgd-netflix-4gpu-speedup", made) == "measured"
+    for name in ("distributed-wall", "als-netflix-4gpu-speedup", "sgd-netflix-4gpu-speedup"):
+        assert word(name, made) == "measured"
 
 
 def test_two_workers_are_shown_as_four_are():
