@@ -24,7 +24,7 @@ def terms():
 def test_every_name_in_the_notation_is_one_in_the_code():
     rows = [line.split("|")[1:-1] for line in section("Notation").splitlines() if line.startswith("| $")]
     assert len(rows) > 15 and all(len(row) == 3 for row in rows)
-    known = {"user_factors", "item_factors"}
+    known = {"user_factors", "item_factors", "item_weights"}
     for model in (ALS, ImplicitALS, SGD, RBM):
         known |= set(inspect.signature(model.__init__).parameters) | set(dir(model))
     known |= {option for solver in SGD.solvers() for option in SGD.options_of(solver)}

@@ -96,7 +96,8 @@ def figure(frame):
     for machine, line, colour in ((OWN, "-o", "green"), (EIGHT, "--s", "purple")):
         curve = points[points.x_machine == machine]
         if len(curve):
-            what = {"color": style.COLOURS[colour], "markersize": 4, "label": machine}
+            label = "whole GPU" if machine == OWN else "8 multiprocessors"
+            what = {"color": style.COLOURS[colour], "markersize": 4, "label": label}
             axes[0].plot(curve.x_threads, curve.speedup, line, **what)
             if curve.mae.notna().any():
                 axes[1].plot(curve.x_threads, curve.mae, line, **what)
