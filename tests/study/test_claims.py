@@ -53,7 +53,7 @@ def test_faulty_claims_are_refused():
 
 def repeats(**of):
     rows = [(who, k, seconds) for who, values in of.items() for k, seconds in enumerate(values)]
-    return pd.DataFrame(rows, columns=["who", "repeat", "seconds"])
+    return pd.DataFrame(rows, columns=["who", "repeat", "seconds"]).assign(device="cuda")
 
 
 @pytest.mark.parametrize("n", [2, 5, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 10))])
@@ -203,6 +203,17 @@ def test_a_median_of_ratios_of_times_has_their_spread_between_runs():
     assert (two.low, two.high) == pytest.approx(
         [getattr(estimate(constant, "ratio", lots, between), end) for end in ("low", "high")]
     )
+
+
+def test_times_of_unknown_devices_have_no_spread_between_runs():
+    frame, lots = (
+        repeats(a=[2.0, 2.1], b=[1.0, 1.1]),
+        {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}},
+    )
+    on_cpu = estimate(frame.assign(device="cpu"), "ratio", lots, {"cpu": (0.01, 1.0)})
+    assert on_cpu.high > estimate(frame, "ratio", lots, {"cpu": (0.01, 1.0)}).high
+    with pytest.raises(ValueError, match="the column device"):
+        estimate(frame.drop(columns="device"), "ratio", lots, {"cpu": (0.01, 1.0)})
 
 
 # What experiments claim

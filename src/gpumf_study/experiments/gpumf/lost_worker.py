@@ -31,7 +31,9 @@ why_unavailable = workers_unavailable
 
 
 def run(data, part, solver, factors, epochs, every, killed_after, workers, repeats):
-    """Train undisturbed and with a killed worker in turn, on the most of these numbers of workers that there are.
+    """Train undisturbed, then with a killed worker, on the most of these numbers of workers that there are.
+
+    What comes after a lost worker is slower, with or without another.
 
     part : (users, items) of it that are taken, or None for all
     every : epochs between two checkpoints
@@ -48,8 +50,8 @@ def run(data, part, solver, factors, epochs, every, killed_after, workers, repea
     model = partial(ALS, factors, 0.05, biases=False, clip=False, solver=solver, device="cuda" if gpus else "cpu")
     with local_cluster(n) as client:
         fit(model(), train, 1, test, client=client, workers=n)  # compiles
-        for repeat in tqdm(range(repeats), desc="repeats", leave=False):
-            for killed in (0, 1):
+        for killed in (0, 1):
+            for repeat in tqdm(range(repeats), desc="repeats", leave=False):
                 with TemporaryDirectory() as folder:
                     stop = partial(_epoch_ended, Path(folder), killed_after if killed else None)
                     options = {"stop": stop, "checkpoint": Path(folder) / "checkpoint.npz", "every": every}
