@@ -473,7 +473,7 @@ def goals(frame: pd.DataFrame):
         return frame[column].map(lambda value: "" if pd.isna(value) else form.format(value))
 
     unit = of("unit", " {}")
-    outcome = outcomes(frame).where(outcomes(frame) != "", "no goal").where(frame.value.notna(), "not measured")
+    outcome = outcomes(frame).replace("", "no goal").where(frame.value.notna(), "not measured")
     columns = {"task": frame.task, "data": of("data"), "factors": of("factors", "{:.0f}")}
     columns |= {"measured": frame.apply(with_interval, axis=1), "outcome": outcome}
     for bound in ("goal", "stretch"):

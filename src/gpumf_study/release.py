@@ -75,14 +75,14 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
         print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)
         outcomes.append(status == 0)
 
-    on_all = deque(name for name in todo if experiments.takes_all_gpus(name))
+    on_all = [name for name in todo if experiments.takes_all_gpus(name)]
     on_cpus = deque(name for name in todo if gpus > 1 and name not in on_all and times_cpus(name))
     side_by_side = deque(name for name in todo if name not in on_all and name not in on_cpus)
 
-    def take(waiting, gpu, cores, beside):
+    def take(waiting, gpu, cores, at_a_time):
         if cores:
             os.sched_setaffinity(0, cores)  # of this thread, and of the processes that it starts
-        own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(beside)} if gpu is not None else {}
+        own = {"CUDA_VISIBLE_DEVICES": gpu, "GPUMF_EXPERIMENTS_AT_A_TIME": str(at_a_time)} if gpu is not None else {}
         while True:
             try:
                 name = waiting.popleft()

@@ -4,6 +4,7 @@ import json
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import loguniform
 
@@ -210,6 +211,14 @@ def test_a_seed_that_was_drawn_is_that_of_all_settings():
     model = ALS(device="cpu", seed=None)
     found = [search(model, GRID, RATINGS, 2, folds=2) for _ in range(2)]
     assert same(*found) and found[0].best_model.seed == model.seed
+
+
+@pytest.mark.parametrize("more", [{}, {"regularization": loguniform(0.1, 1)}], ids=["all", "drawn"])
+def test_values_may_be_a_set_or_a_series(more):
+    budget = {"strategy": "random", "budget": 4} if more else {}
+    for values in ({2, 3}, pd.Series([2, 3], index=[7, 9])):
+        found = search(ALS(device="cpu"), {"factors": values} | more, RATINGS, 1, folds=2, refit=False, **budget)
+        assert set(found.results.factors) <= {2, 3} and len(found.results) == (4 if more else 2)
 
 
 def test_models_that_wait_to_be_continued_take_memory():

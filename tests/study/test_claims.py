@@ -206,10 +206,8 @@ def test_a_median_of_ratios_of_times_has_their_spread_between_runs():
 
 
 def test_times_of_unknown_devices_have_no_spread_between_runs():
-    frame, lots = (
-        repeats(a=[2.0, 2.1], b=[1.0, 1.1]),
-        {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}},
-    )
+    frame = repeats(a=[2.0, 2.1], b=[1.0, 1.1])
+    lots = {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}
     on_cpu = estimate(frame.assign(device="cpu"), "ratio", lots, {"cpu": (0.01, 1.0)})
     assert on_cpu.high > estimate(frame, "ratio", lots, {"cpu": (0.01, 1.0)}).high
     with pytest.raises(ValueError, match="the column device"):

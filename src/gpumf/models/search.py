@@ -400,6 +400,8 @@ def _settings(parameters, strategy, budget, rng):
     if budget is None and (drawn or strategy == "random"):
         raise ValueError("settings that are drawn need a budget: how many")
     budget = None if budget is None else integer("budget", budget, 1)
+    # A set and a Series have no places to count by.
+    parameters = {name: values if hasattr(values, "rvs") else list(values) for name, values in parameters.items()}
     if drawn:
         return [
             {
@@ -408,7 +410,6 @@ def _settings(parameters, strategy, budget, rng):
             }
             for _ in range(budget)
         ]
-    parameters = {name: list(values) for name, values in parameters.items()}  # of a set or a Series, too
     lengths = [len(values) for values in parameters.values()]
     n = math.prod(lengths)
     places = range(n) if budget is None or budget >= n else rng.choice(n, budget, replace=False)

@@ -72,7 +72,7 @@ def side_update(rows, columns, nnz, f, cg_steps=None, implicit=False):
 
 
 def epoch_of_updates(rows, columns, nnz, f):
-    """(bytes, FLOP) of SGD's updates by all ratings, each once: an inner product, and two rows that are decayed and
+    """(bytes, FLOP) of SGD's updates, one a rating: an inner product, and two rows that are decayed and
     moved by a multiple of the other one."""
     return 12 * nnz + 2 * 4 * f * (rows + columns), 8 * f * nnz
 
