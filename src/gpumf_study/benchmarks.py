@@ -42,6 +42,11 @@ class Stored:
     table: str | None = None
     device: str | None = None
 
+    @property
+    def timed(self) -> bool:
+        """Whether the numbers are times, or rates."""
+        return metrics.is_time(self.column) or metrics.is_time(self.per or "")
+
     def result(self) -> results.Result:
         """The stored result; raise results.NoResult where there is none."""
         return results.load(self.experiment, self.device)
@@ -109,11 +114,11 @@ class Benchmark:
         except results.NoResult:
             return row
         result = self.measured.result()
-        column = self.measured.column
+        of_runs = between(self.measured, self.cpu)
         if over is not None:
-            value, low, high, n = ratio_interval(values, over, between(column, result, self.cpu))
+            value, low, high, n = ratio_interval(values, over, of_runs)
         else:
-            value, low, high, n = (median_interval if metrics.is_time(column) else interval)(values)
+            value, low, high, n = median_interval(values, of_runs) if self.measured.timed else interval(values)
         row |= {"value": value, "low": low, "high": high, "n": n}
         return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
@@ -124,7 +129,7 @@ class Benchmark:
             values = self.public.values()
         except results.NoResult:
             return None
-        value = values.median() if metrics.is_time(self.public.column) else values.mean()
+        value = values.median() if self.public.timed else values.mean()
         return f"{shown(value, self.unit)} ({self.program})"
 
     def outcome(self, value: float, low: float, high: float) -> str:
@@ -151,10 +156,10 @@ class Benchmark:
         )
 
 
-def between(column: str, result: results.Result, cpu: bool) -> tuple[float, float] | None:
-    """The variance between runs of a column of a result, see `ratio_interval`."""
-    device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
-    return spread.between_runs().get(device) if metrics.is_time(column) else None
+def between(measured: Stored, cpu: bool) -> tuple[float, float] | None:
+    """The variance between runs of what is measured, see `ratio_interval`."""
+    device = "cpu" if cpu or "gpu" not in measured.result().provenance else "cuda"
+    return spread.between_runs().get(device) if measured.timed else None
 
 
 def interval(values: pd.Series) -> tuple[float, float, float, int]:
@@ -166,9 +171,15 @@ def interval(values: pd.Series) -> tuple[float, float, float, int]:
     return value, value - half, value + half, n
 
 
-def median_interval(values: pd.Series) -> tuple[float, float, float, int]:
-    """As `interval`, of the median."""
-    return _as_interval(metrics.estimate(_repeats(values), "median", {"column": "value"}))
+def median_interval(values: pd.Series, of_runs: tuple[float, float] | None = None) -> tuple[float, float, float, int]:
+    """As `interval`, of the median.
+
+    of_runs : see `ratio_interval`
+    """
+    column = "seconds" if of_runs else "value"
+    select = {"column": column} | ({"times": 1} if of_runs else {})
+    frame = _repeats(values).rename(columns={"value": column}).assign(device="cuda")
+    return _as_interval(metrics.estimate(frame, "median", select, {"cuda": of_runs} if of_runs else None))
 
 
 def ratio_interval(

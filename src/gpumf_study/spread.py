@@ -42,12 +42,26 @@ def _updates(frame):
     return seconds.groupby(["solver", "device"]).seconds.median()
 
 
+def _blocks(frame):
+    """An epoch of NewGPUSGD on MovieLens 10M (synthetic), by factors, precision and side of the grid of blocks."""
+    frame = frame[(frame.data == "ml-10m-synthetic") & (frame.solver == "newgpusgd")]
+    of = ["factors", "x_precision", "x_side", "device"]
+    return sweep.epoch_seconds(frame).groupby(of).seconds.median()
+
+
 def _epochs(frame):
     """An epoch on Douban (synthetic), 16 factors, by model and solver."""
+    frame = frame[frame.data == "douban-synthetic"]
     if "variant" in frame:
-        frame = frame[frame.variant.isna() | (frame.variant == "all threads")]
-    frame = sweep.epoch_seconds(frame[frame.data == "douban-synthetic"])
-    return frame.groupby(["model", "solver", "device"]).seconds.median()
+        frame = frame[frame.variant.isna() | frame.variant.isin(["all threads", "no biases"])]
+    seconds = sweep.epoch_seconds(frame) if "epoch" in frame else frame
+    return seconds.groupby(["model", "solver", "device"]).seconds.median()
+
+
+def _on_cpus(frame):
+    """An epoch of ALS on Jester part 1 on the CPU, 16 factors, by solver; on a GPU it is too short."""
+    frame = frame[(frame.data == "jester-1") & (frame.model == "ALS") & (frame.device == "cpu")]
+    return sweep.epoch_seconds(frame).groupby(["solver", "device"]).seconds.median()
 
 
 PAIRS = [
@@ -57,7 +71,10 @@ PAIRS = [
     ("als_versions", "original_programs", _iterations),
     ("sgd_netflix", "original_programs", _updates),
     ("sgd_netflix", "sgd_limits", _updates),
+    ("block_times", "gpusgd_comparison", _blocks),
     ("speedups", "first_comparison", _epochs),
+    ("first_comparison", "cpu_baselines", _epochs),
+    ("first_comparison", "als_convergence", _on_cpus),
 ]
 """Two experiments, and what reads from the frame of either the seconds of what both time, by device and more.
 
@@ -66,18 +83,25 @@ No pair follows from others: as a graph of experiments they are a forest.
 
 
 def table() -> pd.DataFrame:
-    """Return the seconds of all that two runs timed on a kind of machine: device, pair (of PAIRS), first, second."""
+    """Return the seconds of all that two runs timed on a kind of machine: device, pair (of PAIRS), first, second.
+
+    Runs of different versions of the package are no pair: the code may differ.
+    """
     frames = []
     for pair, (first, second, read) in enumerate(PAIRS):
         device = results.reference(first)
         one, other = (results.recorded(name, device) for name in (first, second))
-        if one and other:
+        if one and other and _version(one) == _version(other):
             seconds = {"first": read(one.frame), "second": read(other.frame)}
             frame = pd.DataFrame(seconds).dropna().reset_index("device").reset_index(drop=True)
             frames.append(frame.assign(pair=pair))
     if not frames:
         return pd.DataFrame(columns=["device", "first", "second", "pair"], dtype=float)
     return pd.concat(frames, ignore_index=True)
+
+
+def _version(result):
+    return result.provenance["packages"]["gpumf"]
 
 
 def freedom(pairs: list[tuple[str, str]]) -> float:

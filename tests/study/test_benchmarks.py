@@ -128,12 +128,17 @@ def test_one_repeat_has_no_interval():
         assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
 
 
-def test_a_time_is_the_median_of_its_repeats(stored):
+def test_a_time_is_the_median_of_its_repeats_with_the_spread_between_runs(stored, monkeypatch):
+    monkeypatch.setattr(benchmarks.spread, "between_runs", lambda: {"cuda": (0.01, 9), "cpu": (0.04, 6)})
     three = pd.DataFrame({"solver": "fast", "epochs": 10, "repeat": [0, 1, 2], "seconds": [1.0, 1.1, 4.0]})
     stored(three.assign(x_nnz=three.seconds))
-    row = Benchmark(**ROW, measured=FAST).row()
-    found = metrics.estimate(three, "median", {"column": "seconds"})
-    assert [row["value"], row["low"], row["high"]] == pytest.approx([1.1, found.low, found.high])
+    rows = [
+        Benchmark(**ROW, measured=measured).row() for measured in (FAST, replace(FAST, column="x_nnz", per="seconds"))
+    ]
+    select = {"column": "seconds", "times": 1}
+    found = metrics.estimate(three.assign(device="cuda"), "median", select, benchmarks.spread.between_runs())
+    assert [rows[0][key] for key in ("value", "low", "high")] == pytest.approx([1.1, found.low, found.high])
+    assert rows[1]["value"] == 1 and rows[1]["low"] < 0.85 < 1.15 < rows[1]["high"], "a rate has it, too"
     counted = Benchmark(**ROW, measured=replace(FAST, column="x_nnz")).row()
     assert counted["value"] == pytest.approx(6.1 / 3)
 
