@@ -7,6 +7,8 @@ every repeat, and each row names the data set, the kernel and the device that it
 """
 
 import os
+import sys
+from contextlib import nullcontext
 from copy import copy
 from functools import cache, partial
 from importlib import import_module
@@ -106,7 +108,8 @@ def run(name, profile="quick", **changes):
         the experiment NAME alone
     **changes : replace the profile's parameters
 
-    Return a results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`)
+    Return a results.Result: live, or recorded where the environment has GPUMF_RECORD (see `make record`). A recording
+    that was stopped goes on after the last piece that it had measured, see `_kept.once`
 
     Raise TypeError or ValueError as `parameters` does, and gpumf.ratings.DataError where a data set of the profile is
     on this machine and cannot be read.
@@ -118,11 +121,21 @@ def run(name, profile="quick", **changes):
         pass
     before = results.provenance()
     _loaded.clear()
-    frame = experiment.run(**chosen)
-    frame.attrs.setdefault("datasets", list(_loaded.values()))
     live = not os.environ.get("GPUMF_RECORD")
     of_profile = profile["profile"] if isinstance(profile, dict) else profile
-    return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
+    with nullcontext() if live else _kept.measured(name, chosen, _study_modules(experiment)):
+        frame = experiment.run(**chosen)
+        frame.attrs.setdefault("datasets", list(_loaded.values()))
+        before |= _kept.origins()
+        return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
+
+
+def _study_modules(experiment):
+    """Paths of an experiment's module and of those of the experiments that it has something from, and of sweeps."""
+    used = {getattr(of, "__module__", None) or getattr(of, "__name__", "") for of in vars(experiment).values()}
+    used = {name for name in map(str, used) if name.startswith(f"{__name__}.")}
+    found = {experiment.__name__, "gpumf_study.sweep", *used} & {*sys.modules}
+    return [Path(sys.modules[name].__file__) for name in sorted(found)]
 
 
 def _named_sets(chosen):

@@ -1,4 +1,4 @@
-"""What a run is not to do twice on a machine: drawing a large data set, and what it had measured when it was stopped.
+"""What a run is not to do twice: drawing a large data set, and what it had measured when it was stopped.
 
 Both lie in build, which is no part of the repository.
 """
@@ -6,20 +6,23 @@ Both lie in build, which is no part of the repository.
 import hashlib
 import json
 import pickle
-import platform
 import shutil
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+import gpumf
 from gpumf._util import counter_rng
 from gpumf.ratings import Ratings, synthetic
 from gpumf_study import results
 
 _ARRAYS = "users", "items", "values", "test_mask"
 _FACTS = "n_users", "n_items", "scale", "name", "sha256"
+_SOURCES = ".py", ".toml", ".cpp", ".h"
 
 
 def drawn(name, draw):
@@ -46,31 +49,80 @@ def _code():
 
 
 @contextmanager
-def measured(name, parameters):
-    """Give a function once(key, make) that returns make(), or what it gave in a run before that was stopped.
+def measured(name, parameters, modules=()):
+    """Keep what `once` makes in the body, for the next run; drop it when the body ends without an error.
 
-    That run was of the same commit and parameters on the same machine. What it measured is dropped when the body ends
-    without an error. Nothing is kept where the tree has changes, since the commit does not tell the code then.
+    A piece is taken by a run of the same code, parameters, packages, GPU, CPU model and number of cores. So
+    `build/measured` can be carried to another machine of the same kind. Nothing is kept where the tree has changes.
+
+    name : of the experiment
+    modules : paths of the modules of the study that decide what is measured
+    """
+    global _run
+    now = results.provenance()
+    if not now["clean"]:
+        yield
+        return
+    machine = [now.get(key) for key in ("gpu", "cpu", "cpu_count", "experiments_at_a_time", "packages")]
+    facts = [*machine, _texts([*_package(), *modules]), now.get("kernels_sha256"), parameters]
+    _run = _Run(_folder("measured", name, facts), {"started": now.get("started"), "commit": now["commit"]})
+    try:
+        yield
+        shutil.rmtree(_run.folder, ignore_errors=True)
+    finally:
+        _run = None
+
+
+def once(key, make):
+    """Return make(), or what it gave in a run of this experiment that was stopped: see `measured`.
 
     key : str, unique in the run; what make returns is pickled
     """
-    now = results.provenance()
-    if not now["clean"]:
-        yield lambda key, make: make()
-        return
-    folder = _folder("measured", name, [now["commit"], platform.node(), now.get("gpu"), parameters])
-
-    def once(key, make):
-        path = folder / f"{key}.pkl"
-        if path.exists():
-            return pickle.loads(path.read_bytes())
-        made = make()
+    if _run is None or key in _run.origins:
+        return make()
+    path = _run.folder / f"{key}.pkl"
+    if path.exists():
+        origin, made = pickle.loads(path.read_bytes())
+    else:
+        origin, made = _run.own, make()
         with _whole(path) as partial:
-            partial.write_bytes(pickle.dumps(made))
-        return made
+            partial.write_bytes(pickle.dumps((origin, made)))
+    _run.origins[key] = origin
+    return made
 
-    yield once
-    shutil.rmtree(folder, ignore_errors=True)
+
+def origins():
+    """What provenance says of a result whose pieces come from several runs; nothing where they come from one.
+
+    Return a dict with 'pieces': runs, the number of processes; first, when the first one started; and their commits
+    """
+    runs = {of["started"]: of["commit"] for of in [*_run.origins.values(), _run.own]} if _run else {}
+    if len(runs) < 2:
+        return {}
+    return {"pieces": {"runs": len(runs), "first": min(runs), "commits": sorted({*runs.values()})}}
+
+
+@dataclass
+class _Run:
+    """The run that keeps its pieces: their folder, its own origin, and the origin of each piece by its key."""
+
+    folder: Path
+    own: dict
+    origins: dict = field(default_factory=dict)
+
+
+_run = None
+
+
+@cache
+def _package():
+    """The files of the package whose text decides what its functions do."""
+    return sorted(path for path in Path(gpumf.__file__).parent.rglob("*") if path.suffix in _SOURCES)
+
+
+def _texts(paths):
+    """The SHA-256 of all these files, one after another."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def _folder(kind, name, facts):

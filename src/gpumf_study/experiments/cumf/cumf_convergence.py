@@ -7,7 +7,9 @@ calibrated so that their errors fall to the acceptable one: what is measured are
 fills the memory of a GPU, is in `als_hugewiki`.
 """
 
+from functools import partial
 from importlib.util import find_spec
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from gpumf.solvers import schedules
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, below, near
-from gpumf_study.experiments import load_ratings, official
+from gpumf_study.experiments import _kept, load_ratings, official
 from gpumf_study.experiments.gpumf import peers_sgd
 
 OURS, LU = ("ALS", "cumf_cg_fp16"), ("ALS", "cumf_lu")
@@ -77,18 +79,19 @@ def _libmf(data, factors, regularization, target, repeats, epochs, rates):
     train, test = official(ratings)
     mean = float(train.values.mean(dtype=np.float64))
 
-    def until(rate):
-        found = []
-        for n in epochs:
-            found.append(peers_sgd.libmf(factors, file, mean, test, n, regularization, rate))
-            if found[-1]["rmse"] <= target:
-                break
-        return found
+    def until(rates, repeat):
+        """(rate, its rows). Each number of epochs is tried with all rates before the next one, until one is there."""
+        found = {rate: [] for rate in rates}
+        for n, rate in product(epochs, rates):
+            fit = partial(peers_sgd.libmf, factors, file, mean, test, n, regularization, rate)
+            found[rate].append(_kept.once(f"libmf-{data}-{repeat}-{n}-{rate}", fit))
+            if found[rate][-1]["rmse"] <= target:
+                return rate, found[rate]
+        return rates[0], found[rates[0]]
 
     with peers_sgd.taken(peers_sgd.PEER, train) as file:
-        tried = {rate: until(rate) for rate in rates}
-        best = min(rates, key=lambda rate: (tried[rate][-1]["rmse"] > target, len(tried[rate])))
-        runs = [tried[best], *(until(best) for _ in range(repeats - 1))]
+        best, first = until(rates, 0)
+        runs = [first, *(until([best], repeat)[1] for repeat in range(1, repeats))]
     labels = {"data": ratings.name, "task": "fit", "model": "LIBMF", "solver": "libmf", "device": "cpu"}
     labels |= {"factors": factors, "x_columns": factors, "x_nnz": train.nnz}
     rows = [

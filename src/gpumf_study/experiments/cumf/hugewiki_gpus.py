@@ -58,27 +58,25 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     train : function (comm, data, factors, *arguments, device) -> (identity of the data, rows) of one worker
     columns : of the rows, behind the number of the training
 
-    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. A run that
-    is stopped goes on with the next number of workers, see `_kept.measured`
+    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. What each
+    number of workers gives is a piece of a recording, see `_kept.once`
     """
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together
 
     gpus = backends.gpus()
     device, frames = "cuda" if gpus else "emulator", []
-    parameters = {"data": data, "factors": factors, "arguments": arguments}
 
     def on_cluster(n):
         with local_cluster(n) as client:
             return together(client, train, data, factors, *arguments, device)
 
-    with _kept.measured(train.__module__.rpartition(".")[2], parameters) as once:
-        for n in tqdm(usable_workers(workers), desc="numbers of workers", leave=False):
-            found = once(str(n), partial(on_cluster, n))
-            identity_of = found[0][0]
-            rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
-            frame = pd.DataFrame(rows, columns=["x_rank", "repeat", *columns])
-            frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
+    for n in tqdm(usable_workers(workers), desc="numbers of workers", leave=False):
+        found = _kept.once(str(n), partial(on_cluster, n))
+        identity_of = found[0][0]
+        rows = [(rank, *row) for rank, (_, rows) in enumerate(found) for row in rows]
+        frame = pd.DataFrame(rows, columns=["x_rank", "repeat", *columns])
+        frames.append(frame.assign(data=data, device=device, factors=factors, x_workers=n))
     frame = pd.concat(frames, ignore_index=True).assign(task="fit", metric="rmse")
     frame.attrs["datasets"], frame.attrs["gpus"] = [identity_of], max(gpus, 1)
     return frame

@@ -42,17 +42,15 @@ def run(data, part, fits, workers, repeats):
     fits : list of [model, solver, factors, epochs]
     repeats : int, trainings after a first one of one epoch, which compiles; all from the same factors
 
-    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1. A run that
-    is stopped goes on where it was, see `_kept.measured`
+    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1. A
+    training is a piece of a recording, see `_kept.once`
     """
     from gpumf.distributed import fit, local_cluster
 
     ratings = sweep.corner(load_ratings(data), part)
     train, test = official(ratings)
     gpus, counts, frames = backends.gpus(), usable_workers(workers), []
-    parameters = {"data": data, "part": part, "fits": fits}
     with ExitStack() as stack:
-        once = stack.enter_context(_kept.measured("several_gpus", parameters))
 
         @cache
         def client():
@@ -75,7 +73,7 @@ def run(data, part, fits, workers, repeats):
 
         todo = list(product([PLAIN, *counts], fits, range(1, repeats + 1)))
         for n, of_fit, repeat in tqdm(todo, desc="trainings", leave=False):
-            rows = once(f"{n} {of_fit[0]} {repeat}", partial(measured, n, *of_fit))
+            rows = _kept.once(f"{n} {of_fit[0]} {repeat}", partial(measured, n, *of_fit))
             frames.append(rows.assign(data=data, x_nnz=train.nnz, x_workers=n, repeat=repeat))
     frame = pd.concat(frames, ignore_index=True)
     frame.attrs["gpus"] = max(gpus, 1)

@@ -128,28 +128,26 @@ def run(data, factors, epochs, error, workers, repeats):
     'process' for the whole of each process, reading and writing of files included. x_beside is the program that both
     are compared to, x_iteration the seconds of an epoch: the median of those after the first, or all over their
     number where the program prints no more (of both with cu2rec, see `_trainings`). x_program is the SHA-256 of the
-    executable. A run with the same parameters and commit that is stopped goes on where it was, see `_kept.measured`.
+    executable. What each variant of a program gives is a piece of a recording, see `_kept.once`.
 
     Raise ProgramError where a program is missing, fails, or prints something else than it should.
     """
     if why := _not_a_program():
         raise ProgramError(why)
     programs, frames = given(), []
-    executables = {" ".join(program): _sha256(path) for program, path in programs.items()}
-    with _kept.measured("original_programs", [data, factors, epochs, error, workers, repeats, executables]) as once:
-        for beside, name in zip(OURS, data, strict=True):
-            paths = {solver: path for (model, solver), path in programs.items() if model == beside}
-            if not paths:
-                continue
-            ratings = load_ratings(name)
-            split = official(ratings)
-            task = Comparison(beside, *split, factors[beside], epochs[beside], error[beside], workers)
-            with TemporaryDirectory(prefix="gpumf-") as folder:
-                made = [once(key, make) for key, make in task.theirs(Path(folder), paths, repeats)]
-            made += [once(key, make) for key, make in task.ours(repeats)]
-            labels = {"data": ratings.name, "factors": factors[beside], "x_nnz": task.train.nnz}
-            labels |= {"x_beside": beside, "x_error": float(error[beside])}
-            frames.append(pd.concat(made, ignore_index=True).assign(**labels))
+    for beside, name in zip(OURS, data, strict=True):
+        paths = {solver: path for (model, solver), path in programs.items() if model == beside}
+        if not paths:
+            continue
+        ratings = load_ratings(name)
+        split = official(ratings)
+        task = Comparison(beside, *split, factors[beside], epochs[beside], error[beside], workers)
+        with TemporaryDirectory(prefix="gpumf-") as folder:
+            made = [_kept.once(key, make) for key, make in task.theirs(Path(folder), paths, repeats)]
+        made += [_kept.once(key, make) for key, make in task.ours(repeats)]
+        labels = {"data": ratings.name, "factors": factors[beside], "x_nnz": task.train.nnz}
+        labels |= {"x_beside": beside, "x_error": float(error[beside])}
+        frames.append(pd.concat(made, ignore_index=True).assign(**labels))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -182,7 +180,7 @@ class Comparison:
                 repeated = tqdm(range(repeats), desc=f"{self.beside} {solver}", leave=False)
                 return pd.concat(of(path, folder, repeated), ignore_index=True).assign(**facts)
 
-            yield f"{self.beside}-{solver}", make
+            yield f"{self.beside}-{solver}-{_sha256(path)[:16]}", make
 
     def ours(self, repeats):
         """Give (key, function that returns rows) of each repeat of each of our solvers."""

@@ -60,7 +60,7 @@ def run(data, folds, grids, seeds, repeats):
     seeds : int, of the initial factors when the chosen parameters are judged
     repeats : int, timings of each program with its parameters, on the first fold
 
-    A run with the same parameters and commit that is stopped goes on where it was, see `_kept.measured`.
+    What is judged with the parameters of a program and fold is a piece of a recording, see `_kept.once`.
 
     `model` is the program. Rows are of x_step 'choice', on the held-out ratings, 'test' or 'timed'; `repeat` is the
     seed, of 'timed' the timing. Errors and seconds of the phases train and end_to_end have rows of their own.
@@ -68,24 +68,23 @@ def run(data, folds, grids, seeds, repeats):
     ratings = load_ratings(data)
     sets = list(ratings.kfold(5))[:folds]
     keys, rows, chosen = list(product(grids, range(folds))), [], {}
-    with _kept.measured("peers_ml100k", [data, folds, grids, seeds]) as once:
 
-        def judged(step, key, settings):
-            name = f"{step}-{list(grids).index(key[0])}-{key[1]}"
-            return once(name, partial(_all, sets, [(*key, step, *setting) for setting in settings]))
+    def judged(step, key, settings):
+        name = f"{step}-{list(grids).index(key[0])}-{key[1]}"
+        return _kept.once(name, partial(_all, sets, [(*key, step, *setting) for setting in settings]))
 
-        for key in tqdm(keys, desc="peers_ml100k, choice", leave=False):
-            grid, found = grids[key[0]], []
-            if grid:
-                found = judged("choice", key, [(0, p) for p in sweep.combinations(grid)])
-            best = min(found, key=lambda row: row["rmse"], default={})
-            chosen[key] = {name: best[name] for name in grid}
-            rows += found
-        for key in tqdm(keys, desc="peers_ml100k, test", leave=False):
-            rows += judged("test", key, [(seed, chosen[key]) for seed in range(seeds)])
-        for repeat in range(repeats):
-            timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
-            rows += [row | {"seed": repeat} for row in timed]
+    for key in tqdm(keys, desc="peers_ml100k, choice", leave=False):
+        grid, found = grids[key[0]], []
+        if grid:
+            found = judged("choice", key, [(0, p) for p in sweep.combinations(grid)])
+        best = min(found, key=lambda row: row["rmse"], default={})
+        chosen[key] = {name: best[name] for name in grid}
+        rows += found
+    for key in tqdm(keys, desc="peers_ml100k, test", leave=False):
+        rows += judged("test", key, [(seed, chosen[key]) for seed in range(seeds)])
+    for repeat in range(repeats):
+        timed = [_trained(sets, (program, 0, "timed", 0, chosen[program, 0])) for program in grids]
+        rows += [row | {"seed": repeat} for row in timed]
     return in_rows(pd.DataFrame(rows)).assign(data=ratings.name, task="fit", x_version=version("scikit-surprise"))
 
 

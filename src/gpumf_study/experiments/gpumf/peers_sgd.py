@@ -33,7 +33,7 @@ from gpumf._util import threads
 from gpumf.models.evaluation import Errors
 from gpumf.solvers import schedules
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import load_ratings, official, usable_devices, wall_seconds
+from gpumf_study.experiments import _kept, load_ratings, official, usable_devices, wall_seconds
 
 PEER, CORES, GPU, ONE_RATE = "LIBMF", "gpumf, CPU", "gpumf, GPU", "gpumf, GPU, one rate"
 OURS = {
@@ -86,22 +86,26 @@ def run(data, factors, epochs, repeats, grids):
     inner, held_out = train.split(0.1)
     rows = []
     usable = usable_devices()
+
+    def fit(step, given, judge, numbers, *pair, seed, timed):
+        made = partial(_fitted, program, factors, given, judge, numbers, *pair, seed=seed, timed=timed)
+        return _kept.once("-".join(map(str, [step, program, *pair, seed])), made)
+
     for program in [PEER, *(name for name, of in OURS.items() if SGD.solvers()[of["solver"]] in usable)]:
-        fit = partial(_fitted, program, factors)
         what, tried = {"model": program, "factors": factors}, []
         with taken(program, inner) as given:
             pairs = product(grids[program]["regularization"], grids[program]["learning_rate"])
             for pair in tqdm([*pairs], desc=f"peers_sgd {program}", leave=False):
-                tried += fit(given, held_out, epochs[:1], *pair, seed=0, timed=False)
+                tried += fit("choice", given, held_out, epochs[:1], *pair, seed=0, timed=False)
             best = min(tried, key=_error)
             pair = best["x_regularization"], best["x_learning_rate"]
-            tried += fit(given, held_out, epochs[1:], *pair, seed=0, timed=False)
+            tried += fit("epochs", given, held_out, epochs[1:], *pair, seed=0, timed=False)
         best = min(tried, key=_error)
         rows += [what | {"x_step": "choice", "repeat": 0, "x_chosen": int(row is best)} | row for row in tried]
         what |= {"x_step": "test"}
         with taken(program, train) as given:
             for repeat in range(repeats):
-                for row in fit(given, test, epochs, *pair, seed=repeat, timed=True):
+                for row in fit("test", given, test, epochs, *pair, seed=repeat, timed=True):
                     rows.append(what | {"repeat": repeat, "x_chosen": int(row["epoch"] == best["epoch"])} | row)
     frame = in_rows(pd.DataFrame(rows)).assign(
         data=ratings.name, task="fit", threads=threads.count(), x_version=version("libmf")

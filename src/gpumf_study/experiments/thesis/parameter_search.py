@@ -14,6 +14,7 @@ at the rate that was best on the first training set. The RBM is searched twice: 
 """
 
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from gpumf import ALS, RBM, SGD, backends, search
 from gpumf.ratings import Ratings
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below
-from gpumf_study.experiments import _published, load_ratings, trained
+from gpumf_study.experiments import _kept, _published, load_ratings, trained
 
 FACTORS = 16
 WITHOUT_BIASES = {"biases": False, "init": "unit", "clip": False}
@@ -150,6 +151,13 @@ def best_epoch(history):
 
 
 def _searched(model, varied, values, sets, epochs):
+    """The rows of a curve, which is a piece of a recording."""
+    facts = sets[0].name, type(model).__name__, varied, epochs, model.get_params()
+    key = f"{varied}-{model.seed}-{sha256(repr(facts).encode()).hexdigest()[:16]}"
+    return _kept.once(key, partial(_curve, model, varied, values, sets, epochs))
+
+
+def _curve(model, varied, values, sets, epochs):
     """A row a value: its epoch is searched on held-out ratings, and a model of so many judged by the test set."""
     train, test, *inner = sets
     tried = {"parameters": {varied: values}, "folds": [inner], "metric": "mae", "keep": "best"}

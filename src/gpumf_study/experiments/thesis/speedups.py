@@ -7,6 +7,8 @@ training ratings. The thesis's single-threaded SGD samples ratings with replacem
 baseline.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -14,7 +16,7 @@ from gpumf import ALS, SGD
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above, near
-from gpumf_study.experiments import _published, trained, usable_devices
+from gpumf_study.experiments import _kept, _published, trained, usable_devices
 from gpumf_study.experiments.thesis.parameter_search import FIGURES, SGD_THREADS, OverfittingStop
 
 FACTORS, ALS_THREADS = 16, 32 * 128
@@ -59,7 +61,8 @@ def run(data, als_epochs, updates, rates, repeats, fewer):
     def models(train, repeat):
         epochs, threshold = int(np.ceil(updates / train.nnz)), _published.threshold(train.name)
         published = {name: arguments(train.name, name) for name in ("ALS", "SGD")}
-        tuned = published["SGD"] | {"learning_rate": _fastest(train, rates, published["SGD"], epochs, threshold)}
+        search = partial(_fastest, train, rates, published["SGD"], epochs, threshold)
+        tuned = published["SGD"] | {"learning_rate": _kept.once(f"rate-{train.name}-{repeat}", search)}
         settings = {"published": published, "tuned": {"SGD": tuned}}
         for setting, of in settings.items():
             for model, solver, variant in VERSIONS:
@@ -90,15 +93,16 @@ def arguments(data, model):
 def _fastest(train, rates, arguments, epochs, threshold):
     """The learning rate that reaches an error on held-out training ratings in the fewest epochs."""
     part, held_out = train.split(0.1, seed=0)
-
-    def cost(rate):
+    costs = {}
+    for rate in reversed(rates):  # usually fast ones first, so that the others need few epochs
         options = arguments | {"learning_rate": rate, "biases": False, "init": "unit", "clip": False, "seed": 0}
         model = SGD(FACTORS, solver="ordered_parallel", device="cpu", **options)
-        history = trained(model, part, epochs, held_out, stop=_Stop(threshold)).history
+        # One that is later than the best so far has lost: its cost is the same after fewer epochs.
+        most = int(min(epochs, *(reached for reached, _ in costs.values()))) if costs else epochs
+        history = trained(model, part, most, held_out, stop=_Stop(threshold)).history
         there = history.epoch[(history.epoch > 0) & (history.mae <= (threshold or -np.inf))]
-        return there.min() if len(there) else np.inf, history.mae.min()
-
-    return min(rates, key=cost)
+        costs[rate] = there.min() if len(there) else np.inf, history.mae.min()
+    return min(rates, key=costs.__getitem__)
 
 
 class _Stop(OverfittingStop):

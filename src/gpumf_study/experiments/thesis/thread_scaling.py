@@ -16,6 +16,7 @@ versions in global memory fewer active blocks than the thesis's had), and how a 
 """
 
 from contextlib import nullcontext
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -28,7 +29,7 @@ from gpumf import ALS, backends
 from gpumf.ratings import CompressedRows
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above, below, near
-from gpumf_study.experiments import _published, kernels_unavailable, load_ratings
+from gpumf_study.experiments import _kept, _published, kernels_unavailable, load_ratings
 from gpumf_study.experiments._limits import KEPLER, active_blocks
 from gpumf_study.experiments.tuning import PARAMETERS, chosen
 
@@ -79,8 +80,16 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
     factors = ALS(FACTORS, biases=False, clip=False, **arguments).initial_factors(train)
     processors = device.facts["multiprocessors"]
     rows = []
+
+    def timed(kernel, machine, count):
+        model = _model(kernel, device, count, arguments)
+        taken, trainer = _taken(model, resident, factors, device, machine)
+        with device.limited_to(KEPLER["multiprocessors"]) if machine == KEPLER_LIKE else nullcontext():
+            return taken, _timings(device, trainer, repeats)
+
     for kernel, (first, last, step) in threads.items():
-        epochs = _epochs_to_threshold(kernel, device, train, test, arguments, max_epochs)
+        count_epochs = partial(_epochs_to_threshold, kernel, device, train, test, arguments, max_epochs)
+        epochs = _kept.once(f"{kernel}-epochs", count_epochs)
         (*_, active, _), _ = _taken(_model(kernel, device, BLOCK, arguments), resident, factors, device, OWN)
         each = sorted({*blocks, active}) if blocks else []
         more = [BLOCK * (processors * b + one) for b in each for one in (0, 1)]
@@ -93,10 +102,8 @@ def run(data, threads, few, blocks, max_epochs, repeats, parameters):
         for machine, of_machine in counts.items():
             limited = machine == KEPLER_LIKE
             for count in tqdm(of_machine, desc=f"thread_scaling {kernel}, {machine}", leave=False):
-                model = _model(kernel, device, count, arguments)
-                taken, trainer = _taken(model, resident, factors, device, machine)
-                with device.limited_to(KEPLER["multiprocessors"]) if limited else nullcontext():
-                    seconds = _timings(device, trainer, repeats)
+                key = f"{kernel}-{machine}-{count}"
+                taken, seconds = _kept.once(key, partial(timed, kernel, machine, count))
                 what = (ratings.name, kernel, device.name, machine,
                         KEPLER["multiprocessors"] if limited else processors)  # fmt: skip
                 rows += [(*what, count, *taken, epochs, k, s) for k, s in enumerate(seconds)]

@@ -112,10 +112,11 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(peer, repository, monkeypatc
         return trained(sets, job)
 
     monkeypatch.setattr(experiment, "_trained", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), experiment._kept.measured("name", None):
         experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
     made = len(peer)
     monkeypatch.setattr(experiment, "_trained", trained)
-    frame = experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
+    with experiment._kept.measured("name", None):
+        frame = experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
     assert made == 2 + 2 and len(peer) == made + 2, "two choices and two tests, then the two timings"
     assert frame[frame.metric == "rmse"].x_step.value_counts().to_dict() == {"choice": 2, "test": 2, "timed": 2}
