@@ -11,14 +11,14 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
 from gpumf import Ratings
 from gpumf.models import Model
 from gpumf_study import schema
-from gpumf_study.experiments import _kept, load_ratings, trained
+from gpumf_study.experiments import load_ratings, trained
+from gpumf_study.experiments._kept import once
 
 
 def sweep(
@@ -45,7 +45,7 @@ def sweep(
     metrics : of 'rmse' and 'mae', those kept; with none, epochs have seconds alone
 
     Return a DataFrame with the rows of `rows`, and x_nnz, the training ratings. Each training is a piece of a
-    recording, see `_kept.once`
+    recording, see `experiments._kept.once`
     """
     frames = []
     here, before = set[str](), set[str]()  # models, but for their seeds, that this run and one before have trained
@@ -65,15 +65,15 @@ def sweep(
 
                 def training(model=model, train=train, test=test, length=length, options=options, kind=kind):
                     if kind in before - here:  # its first repeat was the first training of another process
-                        warm(model, replace(train))
+                        warm(model, replace(train, test_mask=None))
                     here.add(kind)
-                    # A copy, as what one training has put in order the next one would find.
-                    own = train.select(np.arange(train.nnz))
+                    # Ratings of its own, as what one training has put in order the next one would find.
+                    own = replace(train, test_mask=None)
                     return rows(trained(model, own, length, test, **options), metrics)
 
                 facts = loaded.sha256, labels, kind, model.get_params().get("seed"), length
                 key = f"{loaded.name}-{repeat}-{number}-{sha256(repr(facts).encode()).hexdigest()[:16]}"
-                frames.append(_kept.once(key, training).assign(**labels))
+                frames.append(once(key, training).assign(**labels))
                 before.add(kind)
     return pd.concat(frames, ignore_index=True)
 
@@ -134,7 +134,7 @@ def last_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
 def best_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
     """Return of each run that converged the epoch of the lowest value."""
     taken = course(converged(frame), metric)
-    return taken.loc[taken.groupby(_runs(taken)).value.idxmin(), _columns(frame)].reset_index(drop=True)
+    return taken.loc[taken.groupby(_runs(taken)).value.idxmin(), _kept(frame)].reset_index(drop=True)
 
 
 def time_to_error(frame: pd.DataFrame, error: float | pd.Series, metric: str = "rmse") -> pd.DataFrame:
@@ -163,7 +163,7 @@ def epoch_seconds(frame: pd.DataFrame) -> pd.DataFrame:
     taken = converged(frame).dropna(subset="epoch")
     taken = taken.drop_duplicates([*schema.run_columns(frame), "epoch"])  # as each metric has a row
     added = taken.seconds - taken.groupby(_runs(taken)).seconds.shift()
-    return taken.assign(seconds=added)[_columns(taken)].dropna(subset="seconds").reset_index(drop=True)
+    return taken.assign(seconds=added)[_kept(taken)].dropna(subset="seconds").reset_index(drop=True)
 
 
 def phase_seconds(frame: pd.DataFrame, phase: str = "end_to_end", without: tuple[str, ...] = ()) -> pd.DataFrame:
@@ -185,9 +185,9 @@ def _runs(frame):
     return frame.groupby(schema.run_columns(frame), dropna=False, sort=False).ngroup()
 
 
-def _columns(frame):
+def _kept(frame):
     return [*schema.run_columns(frame), *(name for name in ("epoch", "seconds", "value") if name in frame)]
 
 
 def _one_a_run(rows, take):
-    return take(rows.groupby(_runs(rows), sort=False))[_columns(rows)].reset_index(drop=True)
+    return take(rows.groupby(_runs(rows), sort=False))[_kept(rows)].reset_index(drop=True)

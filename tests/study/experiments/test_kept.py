@@ -1,14 +1,14 @@
-"""What a run leaves for the next: large data sets, and the pieces that were measured when it was stopped."""
+"""What a run leaves for the next: large data sets, and what was measured when it was stopped."""
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import ALS, SGD
+from gpumf import SGD
 from gpumf.ratings import Ratings, synthetic_ratings
-from gpumf.solvers.schedules import Power
 from gpumf_study import experiments, results, sweep
 from gpumf_study.experiments import _kept
 
@@ -25,100 +25,124 @@ class Once:
 
 
 @pytest.fixture
-def machine(repository, monkeypatch):
-    """A function that sets facts of provenance; the tree is clean at first."""
-
-    def of(**facts):
-        known = {"commit": "c0ffee", "clean": True, "started": "1", "gpu": "one"} | facts
-        monkeypatch.setattr(results, "provenance", lambda: known)
-
-    of()
-    return of
+def now(repository, monkeypatch):
+    """What provenance says, of a clean tree at first, and at another time whenever it is asked."""
+    facts, clock = {"commit": "c0ffee", "clean": True, "gpu": "H200", "cpu": "Xeon", "cpu_count": 16}, count()
+    monkeypatch.setattr(
+        results, "provenance", lambda: facts | {"started": f"2026-01-01T00:00:{next(clock):02}+00:00"}
+    )
+    return facts
 
 
-def stopped(make, keys="ab", parameters=None):
-    """What a run measures of some pieces before it is stopped."""
-    with pytest.raises(KeyboardInterrupt), _kept.measured("name", parameters):
+def stopped(make, keys="ab", parameters=None, **options):
+    """What a run measures of some parts before it is stopped."""
+    with pytest.raises(KeyboardInterrupt), _kept.measured("name", parameters, **options):
         found = [_kept.once(key, make) for key in keys]
         raise KeyboardInterrupt
     return found
 
 
-def test_a_stopped_run_goes_on_and_leaves_nothing_when_it_is_done(machine, repository):
+def test_a_stopped_run_goes_on_and_leaves_nothing_when_it_is_done(now, repository):
     make = Once()
     assert stopped(make) == [1, 2] and stopped(make, "abc") == [1, 2, 3]
     with _kept.measured("name", None):
         assert [_kept.once(key, make) for key in "abcd"] == [1, 2, 3, 4]
     assert not list(repository.rglob("*.pkl")) and stopped(make, "a") == [5]
+    assert _kept.once("a", make) == 6, "outside of a recording"
 
 
-def test_what_other_code_parameters_or_machines_measured_is_not_taken(machine, monkeypatch):
-    make = Once()
+def test_what_other_code_another_machine_or_another_parameter_measured_is_not_taken(now, monkeypatch, tmp_path):
+    make, module = Once(), tmp_path / "module.py"
+    module.write_text("first")
     assert stopped(make) == [1, 2] and stopped(make, parameters={"factors": 8}) == [3, 4]
-    machine(commit="decade")
-    assert stopped(make) == [1, 2], "a commit that changes a page alone"
-    machine(gpu="another")
-    assert stopped(make) == [5, 6]
-    machine()
-    monkeypatch.setattr(_kept, "_texts", lambda paths: "other code")
-    assert stopped(make) == [7, 8]
-    machine(clean=False)
-    assert stopped(make) == [9, 10] and stopped(make) == [11, 12]
+    assert stopped(make, modules=[module]) == [5, 6]
+    module.write_text("second")
+    assert stopped(make, modules=[module]) == [7, 8]
+    for fact, other in {"gpu": "H100", "cpu": "EPYC", "cpu_count": 8, "kernels_sha256": "1"}.items():
+        known, now[fact] = now.get(fact), other
+        assert stopped(make) == [make.made - 1, make.made], fact
+        now[fact] = known
+    now["commit"] = "decade"
+    assert stopped(make) == [1, 2], "whose code is the same"
+    monkeypatch.setattr(_kept, "_package", lambda: [module])
+    assert stopped(make) == [make.made - 1, make.made]
+    now["clean"] = False
+    assert stopped(make) == [make.made - 1, make.made] != stopped(make)
 
 
-def test_a_result_of_several_runs_says_so(machine):
+def test_a_key_that_comes_twice_is_made_twice(now):
     make = Once()
-    with _kept.measured("other", None):
-        _kept.once("a", make)
-        assert _kept.origins() == {}
-    stopped(make, "a")
-    machine(commit="decade", started="2")
-    stopped(make, "ab")
-    machine(commit="facade", started="3")
-    with _kept.measured("name", None):
-        assert [_kept.once(key, make) for key in "abc"] == [2, 3, 4]
-        assert _kept.origins() == {"pieces": {"runs": 3, "first": "1", "commits": ["c0ffee", "decade", "facade"]}}
+    assert stopped(make, "aa") == [1, 2] and stopped(make, "aa") == [1, 3]
+
+
+def test_the_runs_that_pieces_come_from_are_told(now):
+    make = Once()
     assert _kept.origins() == {}
+    stopped(make)
+    now["commit"] = "decade"
+    with _kept.measured("name", None):
+        assert _kept.origins() == {}, "nothing is taken yet"
+        assert [_kept.once(key, make) for key in "abc"] == [1, 2, 3]
+        pieces = _kept.origins()["pieces"]
+    assert pieces == {"runs": 2, "first": "2026-01-01T00:00:00+00:00", "commits": ["c0ffee", "decade"]}
 
 
-def test_half_a_piece_is_measured_again(machine, repository, monkeypatch):
+def test_half_a_part_is_measured_again(now, repository, monkeypatch):
     make = Once()
     monkeypatch.setattr(_kept.pickle, "dumps", lambda made: None)  # which no file can hold
     with pytest.raises(TypeError), _kept.measured("name", None):
         _kept.once("a", make)
     monkeypatch.undo()
     monkeypatch.setattr(results, "repository", lambda: repository)
-    machine()
+    monkeypatch.setattr(results, "provenance", lambda: now)
     assert stopped(make, "a") == [2]
 
 
-def test_a_stopped_sweep_goes_on_with_the_next_training(machine, monkeypatch):
-    fits, fit = [], sweep.trained
-
-    def trained(model, *arguments, **options):
-        if len(fits) == at_most:
-            raise KeyboardInterrupt
-        fits.append(model.seed)
-        return fit(model, *arguments, **options)
+def test_a_stopped_sweep_gives_the_frame_of_one_that_was_not(now, monkeypatch):
+    trained, warmed, plain = [], [], sweep.trained
 
     def models(train, repeat):
-        yield {}, SGD(4, solver="ordered", device="cpu", seed=repeat, schedule=Power(0.1))
-        yield {}, ALS(4, solver="sequential", device="cpu", seed=repeat)
+        for rate in (0.01, 0.02):
+            yield {"x_rate": rate}, SGD(2, learning_rate=rate, solver="sequential", device="cpu", seed=repeat)
+
+    def stops(model, *arguments, **options):
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        trained.append(model)
+        return plain(model, *arguments, **options)
 
     def run():
-        with _kept.measured("name", None):
-            return sweep.sweep(models, ["ml-100k-synthetic"], 2, 2, held_out=0.2)
+        frame = sweep.sweep(models, ["ml-100k-synthetic"], 2, 2, part=(60, 50))
+        return frame.assign(seconds=frame.seconds.notna())
 
-    monkeypatch.setattr(sweep, "trained", trained)
-    at_most = 3
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    at_most = 100
-    found = run()
-    assert fits == [0, 0, 1, 1, 1], "one of the second process warms up"
     whole = run()
-    assert fits[5:] == [0, 0, 1, 1] and found.columns.equals(whole.columns)
-    pd.testing.assert_frame_equal(found.drop(columns="seconds"), whole.drop(columns="seconds"))
+    monkeypatch.setattr(sweep, "trained", stops)
+    with pytest.raises(KeyboardInterrupt), _kept.measured("name", None):
+        run()
+    monkeypatch.setattr(sweep, "trained", lambda *of, **options: trained.append(of[0]) or plain(*of, **options))
+    monkeypatch.setattr(sweep, "warm", lambda *of: warmed.append(of[0].learning_rate))
+    with _kept.measured("name", None):
+        pd.testing.assert_frame_equal(run(), whole)
+    assert len(trained) == 4 and warmed == [0.02], "the last alone, as it was not the first of its kind"
+
+
+def test_a_recording_keeps_its_pieces_until_it_is_stored(now, repository, monkeypatch):
+    make, experiment = Once(), experiments.module("theoretical_flops")
+    plain = experiment.run
+
+    def run(**parameters):
+        if _kept.once("a", make) == 1 and make.made == 1:
+            make.made += 1
+            raise KeyboardInterrupt
+        return plain(**parameters)
+
+    monkeypatch.setattr(experiment, "run", run)
+    monkeypatch.setenv("GPUMF_RECORD", "1")
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run("theoretical_flops")
+    assert len(list(repository.rglob("*.pkl"))) == 1
+    assert experiments.run("theoretical_flops").provenance["pieces"]["runs"] == 2
+    assert make.made == 2 and not list(repository.rglob("*.pkl"))
 
 
 def test_a_large_synthetic_set_is_drawn_once(repository, monkeypatch):

@@ -80,7 +80,7 @@ def _libmf(data, factors, regularization, target, repeats, epochs, rates):
     mean = float(train.values.mean(dtype=np.float64))
 
     def until(rates, repeat):
-        """(rate, its rows). Each number of epochs is tried with all rates before the next one, until one is there."""
+        """(rate, rows) of the first rate that is there: each number of epochs is tried with all before the next."""
         found = {rate: [] for rate in rates}
         for n, rate in product(epochs, rates):
             fit = partial(peers_sgd.libmf, factors, file, mean, test, n, regularization, rate)

@@ -58,8 +58,8 @@ def on_workers(workers, train, columns, data, factors, *arguments):
     train : function (comm, data, factors, *arguments, device) -> (identity of the data, rows) of one worker
     columns : of the rows, behind the number of the training
 
-    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. What each
-    number of workers gives is a piece of a recording, see `_kept.once`
+    Return a DataFrame with these columns, x_rank, x_workers, and those of the schema but model and solver. Each
+    number of workers is a piece of a recording, see `_kept.once`
     """
     from gpumf.distributed import local_cluster
     from gpumf.distributed.together import together

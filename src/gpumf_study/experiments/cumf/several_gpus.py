@@ -42,7 +42,7 @@ def run(data, part, fits, workers, repeats):
     fits : list of [model, solver, factors, epochs]
     repeats : int, trainings after a first one of one epoch, which compiles; all from the same factors
 
-    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1. A
+    Return a DataFrame with the rows of `sweep.rows`, and x_workers (PLAIN for none); repeats count from 1. Each
     training is a piece of a recording, see `_kept.once`
     """
     from gpumf.distributed import fit, local_cluster

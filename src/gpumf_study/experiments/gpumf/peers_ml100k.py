@@ -60,7 +60,7 @@ def run(data, folds, grids, seeds, repeats):
     seeds : int, of the initial factors when the chosen parameters are judged
     repeats : int, timings of each program with its parameters, on the first fold
 
-    What is judged with the parameters of a program and fold is a piece of a recording, see `_kept.once`.
+    The choice and the test of each program and fold are pieces of a recording, see `_kept.once`.
 
     `model` is the program. Rows are of x_step 'choice', on the held-out ratings, 'test' or 'timed'; `repeat` is the
     seed, of 'timed' the timing. Errors and seconds of the phases train and end_to_end have rows of their own.

@@ -8,6 +8,7 @@ import pytest
 
 from gpumf import backends
 from gpumf_study import benchmarks, experiments, results, schema
+from gpumf_study.experiments import _kept
 from gpumf_study.experiments.gpumf import original_programs as experiment
 from gpumf_study.experiments.gpumf.original_programs import CU2REC, CUMF_ALS, CUMF_SGD, Comparison, ProgramError
 from outcomes import word
@@ -165,9 +166,9 @@ def test_a_stopped_run_starts_no_program_again_that_was_done(host, program, rati
     monkeypatch.setattr(Comparison, "_output", lambda self, command: started.append(1) or output(self, command))
     monkeypatch.setattr(Comparison, "_fitted", stopped)
     parameters = experiment.PROFILES["smoke"] | SIZES | {"repeats": 2}
-    with pytest.raises(KeyboardInterrupt), experiment._kept.measured("name", None):
+    with pytest.raises(KeyboardInterrupt), _kept.measured("original_programs", None):
         experiment.run(**parameters)
-    with experiment._kept.measured("name", None):
+    with _kept.measured("original_programs", None):
         frame = experiment.run(**parameters)
     assert started == [1, 1, "stopped"] and sorted(set(frame.repeat)) == [0, 1]
 

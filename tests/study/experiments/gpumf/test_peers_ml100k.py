@@ -103,7 +103,9 @@ def test_what_is_chosen_does_not_depend_on_the_test_ratings(monkeypatch):
 
 def test_a_run_that_is_stopped_goes_on_where_it_was(peer, repository, monkeypatch):
     grids = {experiment.SVD: {"regularization": [0.05, 0.5]}, experiment.BIASES: {}}
-    monkeypatch.setattr(experiment._kept.results, "provenance", lambda: {"clean": True, "commit": "c0ffee"})
+    monkeypatch.setattr(
+        experiment._kept.results, "provenance", lambda: {"clean": True, "commit": "c0ffee", "started": "2026"}
+    )
     trained = experiment._trained
 
     def stopped(sets, job):
@@ -112,11 +114,11 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(peer, repository, monkeypatc
         return trained(sets, job)
 
     monkeypatch.setattr(experiment, "_trained", stopped)
-    with pytest.raises(KeyboardInterrupt), experiment._kept.measured("name", None):
+    with pytest.raises(KeyboardInterrupt), experiment._kept.measured("peers_ml100k", grids):
         experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
     made = len(peer)
     monkeypatch.setattr(experiment, "_trained", trained)
-    with experiment._kept.measured("name", None):
+    with experiment._kept.measured("peers_ml100k", grids):
         frame = experiment.run("ml-100k-synthetic", 1, grids, 1, 1)
     assert made == 2 + 2 and len(peer) == made + 2, "two choices and two tests, then the two timings"
     assert frame[frame.metric == "rmse"].x_step.value_counts().to_dict() == {"choice": 2, "test": 2, "timed": 2}

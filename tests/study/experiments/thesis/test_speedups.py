@@ -21,6 +21,22 @@ def test_the_rate_is_tuned_for_the_epochs_to_the_error(monkeypatch):
     assert speedups._fastest(train, [*courses], {"regularization": 0.1}, 3, None) == 0.01, "no error to reach"
 
 
+def test_a_rate_that_is_later_than_another_is_not_trained_to_the_end(monkeypatch):
+    courses, asked = {0.1: [0.9, 0.7, 0.6, 0.6], 0.01: [0.9, 0.8, 0.75, 0.5], 0.2: [0.9, 0.9, 0.6, 0.6]}, {}
+
+    def trained(model, part, epochs, held_out, stop):
+        asked[model.learning_rate] = epochs
+        mae = courses[model.learning_rate][: epochs + 1]
+        return SimpleNamespace(history=pd.DataFrame({"epoch": range(len(mae)), "mae": mae}))
+
+    monkeypatch.setattr(speedups, "trained", trained)
+    for threshold, best, most in ((0.65, 0.1, 2), (0.55, 0.01, 3), (None, 0.01, 3)):
+        assert (
+            speedups._fastest(ragged_ratings(seed=0), [0.01, 0.1, 0.2], {"regularization": 0.1}, 3, threshold) == best
+        )
+        assert asked == {0.2: 3, 0.1: most, 0.01: most}
+
+
 def test_a_version_says_how_many_cuda_threads_its_model_has(monkeypatch):
     made = []
 
