@@ -50,6 +50,8 @@ def times_cpus(name):
 def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
     """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
 
+    With the time that remains, the first of those left that keep their pieces is begun: it goes on at the next call.
+
     todo : dict, see `remaining`
     minutes : float; one that took longer than what is left of them the last time is not begun, and one that does not
         end within them is stopped
@@ -59,19 +61,21 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
     """
     latest, outcomes, left = clock() + 60 * minutes, [], []
 
-    def begin(name, **options):
+    def begin(name, whole=True, **options):
         if why := experiments.why_unavailable(name):
             print(f"{name}: {why}", flush=True)
             return
         rest = latest - clock()
-        if (todo[name] or 0) >= rest:
+        if rest <= 0 or (whole and (todo[name] or 0) >= rest):
             left.append(name)
             return
         command = [sys.executable, "-m", "gpumf_study.experiments", name, "--profile", "full", "--record"]
         try:
             status = run(command, timeout=rest, stdout=subprocess.DEVNULL, **options).returncode
         except subprocess.TimeoutExpired:
-            status = "out of time"
+            print(f"{name}: stopped, out of time", flush=True)
+            left.append(name)
+            return
         print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)
         outcomes.append(status == 0)
 
@@ -100,6 +104,9 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
                 raise
     for name in on_all:
         begin(name)
+    if name := next(filter(experiments.in_pieces, left), None):
+        left.remove(name)
+        begin(name, whole=False)
     return sum(outcomes), len(outcomes) - sum(outcomes), left
 
 

@@ -25,6 +25,7 @@ def recorded(monkeypatch):
     monkeypatch.setattr(results, "recorded", lambda name, device=None: kept.get(name) if device != "there" else None)
     monkeypatch.setattr(results, "device_name", lambda gpus=1: "here" if gpus == 1 else f"here-x{gpus}")
     monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: False)
+    monkeypatch.setattr(experiments, "in_pieces", lambda name: False)
     monkeypatch.setattr(results, "provenance", lambda: {"clean": True})
     return kept
 
@@ -51,13 +52,34 @@ def test_only_what_fits_is_begun(recorded, monkeypatch, capsys):
         return SimpleNamespace(returncode=0 if name == "long" else 3)
 
     outcome = release.record(release.remaining(), 1.0, clock=lambda: now[0], run=run)
-    assert ran == [("long", 60.0), ("never", 15.0)] and outcome == (1, 1, ["short"])
-    assert capsys.readouterr().out.splitlines() == ["long: recorded", "never: failed (out of time)"]
+    assert ran == [("long", 60.0), ("never", 15.0)] and outcome == (1, 0, ["short", "never"])
+    assert capsys.readouterr().out.splitlines() == ["long: recorded", "never: stopped, out of time"]
     ran.clear()
     assert release.record({"short": 20.0}, 1.0, clock=lambda: now[0], run=run) == (0, 1, [])
     assert "short: failed (3)" in capsys.readouterr().out
     monkeypatch.setattr(experiments, "why_unavailable", lambda name: "no GPU")
     assert release.record({"short": 20.0}, 1.0, run=run) == (0, 0, []) and "short: no GPU" in capsys.readouterr().out
+
+
+def test_what_is_recorded_in_pieces_gets_the_time_that_remains(recorded, monkeypatch):
+    now, ran = [0.0], []
+
+    def run(command, timeout, **_):
+        ran.append((command[command.index("gpumf_study.experiments") + 1], timeout))
+        now[0] += min(timeout, 50)
+        if timeout < 50:
+            raise subprocess.TimeoutExpired(command, timeout)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(experiments, "in_pieces", lambda name: name != "whole")
+    todo = {"whole": 300.0, "longer": 200.0, "long": 100.0, "short": 20.0}
+    outcome = release.record(todo, 1.0, clock=lambda: now[0], run=run)
+    assert ran == [("short", 60.0), ("longer", 10.0)] and outcome == (1, 0, ["whole", "long", "longer"])
+
+
+def test_experiments_are_known_to_keep_their_pieces():
+    assert experiments.in_pieces("speedups") and experiments.in_pieces("peers_sgd")
+    assert not experiments.in_pieces("theoretical_flops")
 
 
 def test_each_gpu_has_one_experiment_at_a_time(recorded, monkeypatch):

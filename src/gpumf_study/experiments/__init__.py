@@ -75,6 +75,12 @@ def why_unavailable(name):
     return getattr(module(name), "why_unavailable", lambda: None)()
 
 
+def in_pieces(name):
+    """Whether a recording that was stopped goes on where it was: see `_kept.once`."""
+    text = Path(module(name).__file__).read_text(encoding="utf-8")
+    return "sweep.sweep(" in text or "_kept.once(" in text
+
+
 def takes_all_gpus(name):
     """Whether an experiment trains on several GPUs where there are some."""
     return getattr(module(name), "why_unavailable", None) is workers_unavailable
