@@ -2,7 +2,7 @@
 // drawing take the picture's place. Without this script the picture stays.
 (() => {
   "use strict";
-  const INK = "#222222", FAINT = "#d9d9d9", SOFT = "#555555";
+  const INK = "#222222", FAINT = "#d9d9d9", SOFT = "#555555", IDLE = "#bbbbbb";
   const svg = (name, attributes = {}, ...children) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -251,16 +251,17 @@
     const sentence = () => {
       const s = nearest(), outside = row() < Math.min(...rows) || row() > Math.max(...rows);
       return `${short(row())} ratings per user or item. The nearest setting measured has ${short(s.row)} and ${s.factors} factors (${s.data}, ${short(100 * s.density)} % filled): ` +
-        `${winner(s)} is faster there, with a speed-up of ${short(Math.max(s.ratio, 1 / s.ratio))}.` + (outside ? " What you ask for lies outside of what was measured." : "");
+        `${winner(s)} is faster there, with a speed-up of ${short(Math.max(s.ratio, 1 / s.ratio))}.` +
+        (s.counts ? "" : " This setting does not count: user and item biases alone reach the error.") + (outside ? " What you ask for lies outside of what was measured." : "");
     };
     const draw = (width) => {
       const { root, sx, sy, box, text } = plot(width, 340, { domain, log: true, label: "ratings per user or item, mean of both" },
-        { domain: [factors[0] / 1.4, factors[factors.length - 1] * 1.4], log: true, label: "factors", ticks: factors }, 34);
+        { domain: [factors[0] / 1.4, factors[factors.length - 1] * 1.4], log: true, label: "factors", ticks: factors }, 52);
       const near = nearest();
       for (const s of data.settings) {
-        const [x, y, colour] = [sx(s.row), sy(s.factors), data.colours[winner(s)]], size = 3.5 + 2.5 * Math.min(1.5, Math.abs(Math.log10(s.ratio)));
+        const [x, y, colour] = [sx(s.row), sy(s.factors), s.counts ? data.colours[winner(s)] : IDLE], size = 3.5 + 2.5 * Math.min(1.5, Math.abs(Math.log10(s.ratio)));
         root.append(winner(s) === "ALS" ? svg("circle", { cx: x, cy: y, r: size, fill: colour, "fill-opacity": 0.85 })
-          : svg("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, fill: colour, "fill-opacity": 0.95, stroke: INK, "stroke-width": 0.8 }));
+          : svg("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, fill: colour, "fill-opacity": 0.95, stroke: s.counts ? INK : "none", "stroke-width": 0.8 }));
         if (s === near) root.append(svg("circle", { cx: x, cy: y, r: size + 5, fill: "none", stroke: INK, "stroke-width": 2 }));
       }
       const x = Math.max(box.left, Math.min(box.right, sx(row()))), y = sy(at.factors);
@@ -268,6 +269,8 @@
       root.append(svg("circle", { cx: box.left + 12, cy: 14, r: 6, fill: data.colours.ALS }), svg("rect", { x: box.left + 104, y: 8, width: 12, height: 12, fill: data.colours.SGD, stroke: INK, "stroke-width": 0.8 }));
       text([box.left + 24, 18], "ALS faster", { "text-anchor": "start" });
       text([box.left + 122, 18], "SGD faster", { "text-anchor": "start" });
+      root.append(svg("circle", { cx: box.left + 12, cy: 32, r: 6, fill: IDLE }));
+      text([box.left + 24, 36], "not counted: biases alone reach the error", { "text-anchor": "start" });
       return root;
     };
     const view = stage(host, () => `Settings by ratings per user or item and factors, with the faster model. ${sentence()}`, draw);

@@ -141,14 +141,17 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
     """
     table = experiment.summary(frame)
     table = table[(table.variant == "fastest") & table.ratio.notna()]
+    idle = experiment.reached_by_biases(frame)
     sizes = frame.drop_duplicates(["data", "x_density"]).set_index(["data", "x_density"])
     settings = [{"data": style.data_name(row.data), "density": float(f"{row.density:.3g}"),
                  "users": int(sizes.x_n_users[row.data, row.density]),
                  "items": int(sizes.x_n_items[row.data, row.density]), "row": float(f"{row.row_ratings:.4g}"),
-                 "factors": int(row.factors), "ratio": float(f"{row.ratio:.3g}")}
+                 "factors": int(row.factors), "ratio": float(f"{row.ratio:.3g}"),
+                 "counts": (row.data, row.density, row.factors) not in idle}
                 for row in table.itertuples()]  # fmt: skip
     colours = {model: style.COLOURS[style.MODELS[model][0]] for model in ("ALS", "SGD")}
     alt = "Which of ALS and SGD reaches the same error faster, by ratings per user or item and number of factors."
+    alt += " Settings whose error user and item biases reach alone are gray and do not count."
     return Widget("crossover", {"settings": settings, "colours": colours}, static, alt)
 
 

@@ -102,6 +102,18 @@ def test_settings_are_those_with_a_winner():
         assert one["ratio"] == pytest.approx(row.ratio, rel=0.01) and (one["ratio"] > 1) == (row.ratio > 1)
         row_ratings = one["density"] * one["users"] * one["items"] / (one["users"] + one["items"])
         assert row_ratings == pytest.approx(one["row"], rel=0.02), "as the sliders compute it"
+    counting = crossover.counting(frame("crossover"))
+    counted = {(data_name(row.data), row.factors, row.x_nnz) for row in counting.itertuples()}
+    assert {one["counts"] for one in settings} == {True, False}
+    assert sum(one["counts"] for one in settings) == len(counted)
+
+
+def test_settings_that_do_not_count_are_gray_and_the_legend_says_why():
+    figure = crossover.figure(frame("crossover"))
+    marks = [line for line in figure.axes[0].lines if len(line.get_xdata())]
+    counted = [line for line in marks if line.get_color() != "0.8"]
+    assert len(counted) == len(crossover.judged(frame("crossover"))) == len(figure.axes[0].texts) < len(marks)
+    assert any("not counted: biases" in text.get_text() for text in figure.legends[0].get_texts())
 
 
 def test_marks_stand_under_their_roofs():

@@ -118,13 +118,26 @@ def parts(ratings, shares):
 
 def counting(frame):
     """Return the rows whose error to reach is below that of user and item biases, as `crossover_biases` has it."""
-    if "x_biases_mae" not in frame:
-        stored = results.recorded("crossover_biases", "cpu")
-        if stored is None:
-            return frame.iloc[:0]
-        biases = stored.frame.rename(columns={"value": "x_biases_mae"})[["data", "x_nnz", "x_biases_mae"]]
-        frame = frame.merge(biases, on=["data", "x_nnz"])
+    frame = _with_biases(frame)
     return frame[frame.x_level < frame.x_biases_mae]
+
+
+def reached_by_biases(frame):
+    """Return the settings whose error user and item biases reach, a set of (data, density, factors)."""
+    frame = _with_biases(frame)
+    rows = frame[frame.x_level >= frame.x_biases_mae]
+    return set(zip(rows.data, rows.x_density, rows.factors, strict=True))
+
+
+def _with_biases(frame):
+    """The frame with x_biases_mae, which is missing where `crossover_biases` has no such part of a data set."""
+    if "x_biases_mae" in frame:
+        return frame
+    stored = results.recorded("crossover_biases", "cpu")
+    if stored is None:
+        return frame.assign(x_biases_mae=np.nan)
+    biases = stored.frame.rename(columns={"value": "x_biases_mae"})[["data", "x_nnz", "x_biases_mae"]]
+    return frame.merge(biases, on=["data", "x_nnz"], how="left")
 
 
 def biases_mae(train, held_out):
@@ -234,17 +247,21 @@ def figure(frame):
     """Which of ALS and SGD is faster to the same error, against the ratings of a row and the factors.
 
     A mark is a part of a data set; purple ones have SGD faster, green ones ALS, by the factor that stands beside it.
+    Gray ones do not count, see `reached_by_biases`.
     """
-    table = summary(frame).dropna(subset="ratio")
+    table, idle = summary(frame).dropna(subset="ratio"), reached_by_biases(frame)
     pairs = [pair for pair in PAIRS if pair in set(table.variant)]
     names = table.data.unique()
     markers = dict(zip(names, "osD^v"[: len(names)], strict=True))
     # Sets whose marks come close have their numbers on different sides.
     sides = dict(zip(names, cycle((9, -15))))
-    figure, (axes,) = style.panels(columns=len(pairs), height=4.6, sharey=True)
+    figure, (axes,) = style.panels(columns=len(pairs), height=4.8, sharey=True)
     for axis, pair in zip(axes, pairs, strict=True):
         rows = table[table.variant == pair]
         for row in rows.itertuples():
+            if (row.data, row.density, row.factors) in idle:
+                axis.plot(row.row_ratings, row.factors, markers[row.data], markersize=6, color="0.8")
+                continue
             colour = style.COLOURS["green" if row.ratio > 1 else "purple"]
             strength = min(0.25 + abs(np.log10(row.ratio)) / 1.5, 1)
             by, place = max(row.ratio, 1 / row.ratio), (row.row_ratings, row.factors)
@@ -262,7 +279,8 @@ def figure(frame):
         axes[0].plot([], [], marker, color="0.6", label=style.data_name(name), markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS faster", markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD faster", markersize=8)
-    style.legend(figure, axes[0], 3)
+    axes[0].plot([], [], "s", color="0.8", label="not counted: biases alone reach the error", markersize=6)
+    style.legend(figure, axes[0], 2)
     return figure
 
 
