@@ -13,6 +13,9 @@ from matplotlib.text import Text
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
 from gpumf_study import figure_style as style
+from gpumf_study import results
+from gpumf_study.experiments.cumf import als_versions
+from gpumf_study.experiments.gpumf import sgd_netflix
 
 
 @pytest.mark.parametrize("model", [ALS, ImplicitALS, SGD, RBM])
@@ -170,3 +173,23 @@ def test_breaks_of_names_stay_and_no_text_is_smaller_than_the_smallest():
     assert names == ["MovieLens 100K\n64 x 64, f = 16", "MovieLens 10M\n(synthetic)\nf = 2"]
     assert all(text.get_fontsize() >= style.SMALL for text in narrow.findobj(Text) if text.get_text())
     assert narrow.get_supxlabel().endswith("\ncommit\N{NO-BREAK SPACE}45137f3c7.")
+
+
+@pytest.mark.parametrize("name", ["ladder", "roofline"])
+def test_on_a_phone_labels_beside_marks_stand_apart(name):
+    """And inside the figure, and so do the numbers of its axes."""
+    if name == "ladder":
+        limits = results.load("sgd_limits").frame
+        bound = (limits.x_nnz / limits.x_limit_seconds).iloc[0]
+        figure = sgd_netflix.figure_ladder(results.load("sgd_netflix").frame, bound)
+    else:
+        frames = (results.load(of).frame for of in ("als_versions", "ceilings"))
+        figure = als_versions.figure_roofline(*frames, "netflix-synthetic", 100)
+    narrow = style.narrow(figure)
+    narrow.draw_without_rendering()
+    (axis,) = narrow.axes
+    low, high = axis.get_xlim()
+    numbers = [text for text in axis.get_xticklabels() if low <= text.get_position()[0] <= high]
+    boxes = [text.get_window_extent() for text in [*axis.texts, *numbers]]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    assert max(box.x1 for box in boxes) <= narrow.bbox.x1 + 2

@@ -224,11 +224,11 @@ def figure_phases(frame, data, factors):
 
 
 _STEPS = {
-    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o", -26),
-    ("cumf_cholesky", "users solve"): ("Cholesky", "^", -9),
-    ("cumf_cg", "users solve"): ("CG, FP32", "v", -9),
-    ("cumf_cg_fp16", "users solve"): ("CG, FP16", "s", 4),
-    ("tensor_core", "users"): ("tensor_core", "D", -3),
+    ("cumf_cholesky", "users get_hermitian"): ("get_hermitian, FP32", "o", (7, 8), "top"),
+    ("cumf_cholesky", "users solve"): ("Cholesky", "^", (7, -3), "baseline"),
+    ("cumf_cg", "users solve"): ("CG, FP32", "v", (7, -17), "baseline"),
+    ("cumf_cg_fp16", "users solve"): ("CG, FP16", "s", (7, 4), "baseline"),
+    ("tensor_core", "users"): ("tensor_core", "D", (-6, 6), "bottom"),
 }
 _ROOFS = {"fp16_flops": ("FP16 products", "--"), "fp32_flops": ("FP32 products", "-")}
 
@@ -249,18 +249,20 @@ def figure_roofline(frame, ceilings, data, factors):
     intensity, bandwidth = np.logspace(-1, 4, 100), roofs["copy_bytes_per_second"]
     for roof, (label, line) in _ROOFS.items():
         axis.plot(intensity, np.minimum(intensity * bandwidth, roofs[roof]), line, color="0.4", label=label)
-    for (solver, step), (label, marker, up) in _STEPS.items():
+    for (solver, step), (label, marker, by, va) in _STEPS.items():
         runs = frame[(frame.solver == solver) & (frame.x_step == step)]
         if runs.empty:
             continue
         colour = style.COLOURS[style.LOOKS["ALS", solver].colour]
         if solver in ("tensor_core", "cumf_cholesky") and not step.endswith("solve"):
             of = whole.loc[solver]
-            reached = f"{100 * of.share:.0f} % of the bound, {1e3 * of.bound:.1f} ms"
-            label += f"\niteration: {1e3 * of.seconds:.1f} ms,\n{reached}"
+            label += (
+                f"\n{1e3 * of.seconds:.1f} ms an iteration,\n{100 * of.share:.0f} % of bound {1e3 * of.bound:.1f} ms"
+            )
         flops, least, rate = runs.x_flops.iloc[0], runs.x_bytes.iloc[0], (runs.x_flops / runs.seconds).median()
         axis.plot(flops / least, rate, marker, color=colour)
-        axis.annotate(label, (flops / least, rate), (7, up), textcoords="offset points", size=9, color=colour)
+        beside = {"textcoords": "offset points", "size": 9, "va": va}
+        axis.annotate(label, (flops / least, rate), by, color=colour, **beside)
         gathered = runs.x_gather_seconds.iloc[0] * bandwidth
         if gathered > 0:
             axis.plot(flops / (least + gathered), rate, marker, color=colour, markerfacecolor="white")

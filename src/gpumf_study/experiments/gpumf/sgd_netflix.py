@@ -38,7 +38,7 @@ def figure_ladder(frame, bound):
 
     bound : float, updates a second that no order of the ratings can pass
     """
-    of = rates(frame)
+    of, bound = rates(frame) / 1e6, bound / 1e6
     of = of[[label for label in LADDER if label in of]]
     figure, ((axis,),) = style.panels(height=1.2 + 0.3 * len(of))
     place = range(len(of))[::-1]
@@ -50,14 +50,13 @@ def figure_ladder(frame, bound):
         color=[style.COLOURS["purple"] if label == "fast" else c for label, c in zip(of.index, colours, strict=True)],
     )
     for at, (label, rate) in zip(place, of.items(), strict=True):
-        share = f", {100 * rate / bound:.2g} % of roofline" if on_gpu[label] else ""
-        axis.annotate(
-            f"{rate / 1e6:,.0f} million{share}", (rate, at), (4, 0), textcoords="offset points", va="center", size=9
-        )
+        share = f" ({100 * rate / bound:.2g} %)" if on_gpu[label] else ""
+        axis.annotate(f"{rate:,.0f}{share}", (rate, at), (4, 0), textcoords="offset points", va="center", size=9)
     axis.set_yticks(place, [style.LOOKS["SGD", label].name for label in of.index])
     axis.set(
-        xlabel=f"updates a second, {style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} factors",
-        xlim=(of.min() / 2, 12 * of.max()),
+        xlabel="million updates a second (% of the roofline bound), "
+        f"{style.data_name(frame.data.iloc[0])}, {frame.factors.iloc[0]} factors",
+        xlim=(of.min() / 2, 300 * of.max()),
     )
     style.log_scale(axis.xaxis)
     axis.grid(axis="y", visible=False)
