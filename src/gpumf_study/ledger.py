@@ -29,13 +29,14 @@ NOT_JUDGED = (
 def table():
     """Return the claims of the publications and of this study, as claims.csv judges them.
 
-    Return a DataFrame of `claims.COLUMNS`, with experiment and data ('real' or 'synthetic')
+    Return a DataFrame of `claims.COLUMNS`, with experiment, metric and data ('real' or 'synthetic')
     """
     pairs = {one.id: (name, one) for name, one in experiments.claims()}
     frame = pd.read_csv(results.repository() / "data/results/claims.csv")  # as `make claims` wrote it
     frame = frame[frame.id.isin(pairs)].reset_index(drop=True)
     return frame.assign(
         experiment=[pairs[id][0] for id in frame.id],
+        metric=[pairs[id][1].metric for id in frame.id],
         data=["real" if pairs[id][1].evidence == "real" else "synthetic" for id in frame.id],
     )
 
@@ -86,13 +87,13 @@ def as_html(frame):
     for row in frame.itertuples():
         page = pages.get(row.experiment)
         where = escape(row.figure_or_table if isinstance(row.figure_or_table, str) else "–")
-        unit = f" {row.unit}" if isinstance(row.unit, str) else ""
+        unit = (of_row := _unit(row)) and f" {of_row}"
         verdict = "not measured yet" if row.verdict == claims.MISSING else row.verdict
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} times the published value)"
         measured = not pd.isna(row.value)
         rows.append({"claim": escape(row.statement), "verdict": escape(verdict),
-                     "published (replicated if)": _published(row),
+                     "published (replicated if)": _published(row, unit),
                      "measured": chapters.digits(row.value) + unit * measured,
                      "95 % interval": chapters.between(row.low, row.high),
                      "n": chapters.digits(row.n if measured else None), "data": row.data if measured else "–",
@@ -102,10 +103,22 @@ def as_html(frame):
     return pd.DataFrame(rows).to_html(index=False, escape=False, border=0, classes="dataframe filterable")
 
 
-def _published(row):
-    """The published value, and the bounds of what counts as replicated: '10 (5 to 20)', '– (above 1)', '–'."""
+def _unit(row):
+    """Return the unit of a claim's values, '' for none: that of claims.csv or, if not measured, of its metric.
+
+    row : of `table`
+    """
+    if isinstance(row.unit, str) and row.unit:
+        return row.unit
+    if not isinstance(row.metric, str):  # not testable; the published value alone is known
+        return "x" if re.search(r"^Speed-up|^Time of .* over that of", row.statement) else ""
+    return {"ratio": "x", "ratio_of_ratios": "x", "growth": "x", "percent_more": "%"}.get(row.metric, "")
+
+
+def _published(row, unit):
+    """The published value, and the bounds of what counts as replicated: '10 x (5 to 20)', '– (above 1)', '–'."""
     bounds = chapters.between(row.at_least, row.at_most)
-    return chapters.digits(row.published) + f" ({bounds})" * (bounds != "–")
+    return chapters.digits(row.published) + unit * pd.notna(row.published) + f" ({bounds})" * (bounds != "–")
 
 
 def _machines(devices):

@@ -1,6 +1,7 @@
 """The ledger: every figure, table and claim with its verdict and the page that shows it, and a filter that works."""
 
 import re
+from html import escape
 
 import pytest
 
@@ -96,3 +97,12 @@ def test_on_a_phone_a_claim_is_a_card_that_shows_its_verdict(browser, ledger_pag
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.get_by_label("Search").fill("no claim has these words")
         assert not row.is_visible()
+
+
+def test_published_ratios_have_their_unit_even_where_nothing_is_measured(frame):
+    text = ledger.as_html(frame)
+    for row in frame[frame.published.notna()].itertuples():
+        statement = re.escape(escape(row.statement))
+        shown = re.search(rf"<td>{statement}</td>\s*<td>[^<]*</td>\s*<td>([^<]*)</td>", text)[1]
+        ratio = re.search("[Ss]peed-up| over that ", row.statement)
+        assert not ratio or re.match(r"[\d.,]+ [x%]", shown), (row.id, shown)
