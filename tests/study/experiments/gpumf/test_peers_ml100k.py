@@ -35,6 +35,17 @@ def test_the_summary_is_of_the_test_ratings_and_of_what_was_timed_alone():
     assert np.isnan(claims["peers-ml100k-rmse-svd-plus-plus"]), "it has no peer of its size"
 
 
+def test_errors_of_the_summary_differ_by_what_the_claims_say():
+    """Of seeds whose mean is not their median."""
+    frame = rows(0.90, 0.91)
+    lucky = (frame.model == experiment.SVD) & (frame.x_step == "test") & (frame["repeat"] == 0)
+    third = frame[frame.x_step == "test"].assign(repeat=2)
+    frame = pd.concat([frame.assign(value=frame.value.mask(lucky, frame.value - 0.3)), third], ignore_index=True)
+    errors = experiment.summary(frame).rmse
+    claims = {claim.id: claim.estimate(frame).value for claim in experiment.CLAIMS}
+    assert errors[experiment.SVD] - errors[experiment.OURS] == pytest.approx(claims["peers-ml100k-rmse-svd"])
+
+
 @pytest.fixture
 def peer(monkeypatch):
     """A package in Surprise's place: it predicts 9, or 1 where it is regularized much; and what it was given."""
