@@ -278,7 +278,9 @@ def figure(frame):
     for name, marker in markers.items():
         axes[0].plot([], [], marker, color="0.6", label=style.data_name(name), markersize=8)
     axes[0].plot([], [], "s", color=style.COLOURS["green"], label="ALS faster", markersize=8)
-    axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD faster", markersize=8)
+    counted = [key not in idle for key in zip(table.data, table.density, table.factors, strict=True)]
+    if (table.ratio[counted] < 1).any():
+        axes[0].plot([], [], "s", color=style.COLOURS["purple"], label="SGD faster", markersize=8)
     axes[0].plot([], [], "s", color="0.8", label="not counted: biases alone reach the error", markersize=6)
     style.legend(figure, axes[0], 2)
     return figure
