@@ -266,9 +266,12 @@
       }
       const x = Math.max(box.left, Math.min(box.right, sx(row()))), y = sy(at.factors);
       root.append(svg("path", { d: `M${x} ${box.top}V${box.bottom}M${box.left} ${y}H${box.right}`, stroke: INK, "stroke-dasharray": "3 3" }));
-      root.append(svg("circle", { cx: box.left + 12, cy: 14, r: 6, fill: data.colours.ALS }), svg("rect", { x: box.left + 104, y: 8, width: 12, height: 12, fill: data.colours.SGD, stroke: INK, "stroke-width": 0.8 }));
+      root.append(svg("circle", { cx: box.left + 12, cy: 14, r: 6, fill: data.colours.ALS }));
       text([box.left + 24, 18], "ALS faster", { "text-anchor": "start" });
-      text([box.left + 122, 18], "SGD faster", { "text-anchor": "start" });
+      if (data.settings.some((s) => s.counts && winner(s) === "SGD")) {
+        root.append(svg("rect", { x: box.left + 104, y: 8, width: 12, height: 12, fill: data.colours.SGD, stroke: INK, "stroke-width": 0.8 }));
+        text([box.left + 122, 18], "SGD faster", { "text-anchor": "start" });
+      }
       root.append(svg("circle", { cx: box.left + 12, cy: 32, r: 6, fill: IDLE }));
       text([box.left + 24, 36], "not counted: biases alone reach the error", { "text-anchor": "start" });
       return root;
