@@ -114,7 +114,7 @@ class Benchmark:
         except results.NoResult:
             return row
         result = self.measured.result()
-        of_runs = between(self.measured, self.cpu)
+        of_runs = between(self.measured, result, self.cpu)
         if over is not None:
             value, low, high, n = ratio_interval(values, over, of_runs)
         else:
@@ -156,9 +156,9 @@ class Benchmark:
         )
 
 
-def between(measured: Stored, cpu: bool) -> tuple[float, float] | None:
-    """The variance between runs of what is measured, see `ratio_interval`."""
-    device = "cpu" if cpu or "gpu" not in measured.result().provenance else "cuda"
+def between(measured: Stored, result: results.Result, cpu: bool) -> tuple[float, float] | None:
+    """The variance between runs of what is measured in a result, see `ratio_interval`."""
+    device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
     return spread.between_runs().get(device) if measured.timed else None
 
 
@@ -176,10 +176,7 @@ def median_interval(values: pd.Series, of_runs: tuple[float, float] | None = Non
 
     of_runs : see `ratio_interval`
     """
-    column = "seconds" if of_runs else "value"
-    select = {"column": column} | ({"times": 1} if of_runs else {})
-    frame = _repeats(values).rename(columns={"value": column}).assign(device="cuda")
-    return _as_interval(metrics.estimate(frame, "median", select, {"cuda": of_runs} if of_runs else None))
+    return _estimated(_repeats(values), "median", {"times": 1} if of_runs else {}, of_runs)
 
 
 def ratio_interval(
@@ -191,13 +188,16 @@ def ratio_interval(
     of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
         no time
     """
-    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")]).assign(
-        device="cuda"
-    )
+    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")])
+    return _estimated(frame, "ratio", {"over": {"side": "over"}, "under": {"side": "under"}}, of_runs)
+
+
+def _estimated(frame, metric, select, of_runs):
+    """The interval of a metric of `value`, as a time where there is a variance between runs."""
     column = "seconds" if of_runs else "value"
-    select = {"column": column, "over": {"side": "over"}, "under": {"side": "under"}}
+    frame = frame.rename(columns={"value": column}).assign(device="cuda")
     between = {"cuda": of_runs} if of_runs else None
-    return _as_interval(metrics.estimate(frame.rename(columns={"value": column}), "ratio", select, between))
+    return _as_interval(metrics.estimate(frame, metric, select | {"column": column}, between))
 
 
 def _repeats(values):

@@ -44,7 +44,7 @@ class Comparison:
         except results.NoResult:
             return row
         result = self.ours.result()
-        ratio, low, high, n = benchmarks.ratio_interval(theirs, ours, benchmarks.between(self.ours, self.cpu))
+        ratio, low, high, n = benchmarks.ratio_interval(theirs, ours, benchmarks.between(self.ours, result, self.cpu))
         row |= {"theirs": theirs.median(), "ours": ours.median(), "ratio": ratio, "low": low, "high": high, "n": n}
         return row | {"on": benchmarks.machine(result, self.cpu)}
 

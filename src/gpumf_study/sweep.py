@@ -61,7 +61,8 @@ def sweep(
             for number, (columns, model) in enumerate(running):
                 labels = {"data": loaded.name, **columns, "repeat": repeat, "x_nnz": train.nnz}
                 length, options = labels.pop("epochs", epochs), {"stop": labels.pop("stop", None)}
-                kind = f"{type(model).__name__} {model.get_params() | {'seed': None}}"
+                parameters = model.get_params()
+                kind = f"{type(model).__name__} {parameters | {'seed': None}}"
 
                 def training(model=model, train=train, test=test, length=length, options=options, kind=kind):
                     if kind in before - here:  # its first repeat was the first training of another process
@@ -71,7 +72,7 @@ def sweep(
                     own = replace(train, test_mask=None)
                     return rows(trained(model, own, length, test, **options), metrics)
 
-                facts = loaded.sha256, labels, kind, model.get_params().get("seed"), length
+                facts = loaded.sha256, labels, kind, parameters.get("seed"), length
                 key = f"{loaded.name}-{repeat}-{number}-{sha256(repr(facts).encode()).hexdigest()[:16]}"
                 frames.append(once(key, training).assign(**labels))
                 before.add(kind)

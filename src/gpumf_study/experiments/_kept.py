@@ -43,9 +43,8 @@ def drawn(name, draw):
 
 
 def _code():
-    """The text of all that decides what is drawn."""
-    paths = [*sorted(Path(synthetic.__file__).parent.glob("*.py")), Path(counter_rng.__file__)]
-    return [path.read_text(encoding="utf-8") for path in paths]
+    """What tells the text of all that decides what is drawn."""
+    return _texts([*sorted(Path(synthetic.__file__).parent.glob("*.py")), Path(counter_rng.__file__)])
 
 
 @contextmanager

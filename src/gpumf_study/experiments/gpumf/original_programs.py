@@ -172,15 +172,16 @@ class Comparison:
             CU2REC: (write_cu2rec, self._cu2rec),
         }[self.beside]
         for solver, path in paths.items():
+            digest = _sha256(path)
 
-            def make(solver=solver, path=path):
+            def make(solver=solver, path=path, digest=digest):
                 if not any(folder.iterdir()):
                     write(folder, self.train, self.test)
-                facts = {"model": self.beside, "solver": solver, "device": "cuda", "x_program": _sha256(path)}
+                facts = {"model": self.beside, "solver": solver, "device": "cuda", "x_program": digest}
                 repeated = tqdm(range(repeats), desc=f"{self.beside} {solver}", leave=False)
                 return pd.concat(of(path, folder, repeated), ignore_index=True).assign(**facts)
 
-            yield f"{self.beside}-{solver}-{_sha256(path)[:16]}", make
+            yield f"{self.beside}-{solver}-{digest[:16]}", make
 
     def ours(self, repeats):
         """Give (key, function that returns rows) of each repeat of each of our solvers."""
