@@ -69,6 +69,7 @@ PAIRS = [
     ("als_versions", "als_netflix", _iterations),
     ("als_versions", "als_ladder", _iterations),
     ("als_versions", "original_programs", _iterations),
+    ("als_versions", "cumf_convergence", _iterations),
     ("sgd_netflix", "original_programs", _updates),
     ("sgd_netflix", "sgd_limits", _updates),
     ("block_times", "gpusgd_comparison", _blocks),

@@ -111,7 +111,8 @@ def reached(frame):
 
 
 def figure(frame):
-    """Draw test RMSE against epochs and against seconds of training, a line a solver."""
+    """Draw test RMSE against epochs and against seconds of training, a line a solver; LIBMF has wall times alone."""
+    frame = frame[frame.model != LIBMF[0]]
     course = sweep.course(frame, "rmse").rename(columns={"solver": "scheme", "value": "rmse"})
     schemes = list(dict.fromkeys(zip(course.model, course.scheme, strict=True)))
     return style.convergence(course, frame.data.unique(), "rmse", schemes, with_model=True)
