@@ -63,7 +63,8 @@ class Claim:
     figure_or_table : that of the publication, a key of its FIGURES_AND_TABLES, or a section
     statement : as published
     published : the published value; None where it is a direction alone
-    metric, select : see `gpumf_study.metrics`; None where nothing is measured
+    metric, select : see `gpumf_study.metrics`; of what cannot be tested the metric is that of the published value,
+        None where there is none
     criterion : Criterion; None for a question, which has no published value
     evidence : 'real' or 'synthetic', the data that it is measured on; 'built in' where synthetic data were built to
         show it
@@ -90,14 +91,14 @@ class Claim:
     def __post_init__(self):
         if self.evidence not in ("real", "synthetic", "built in"):
             raise ValueError(f"{self.id}: evidence must be 'real', 'synthetic' or 'built in', not {self.evidence!r}")
-        if (self.metric is None) == (self.missing is None):
-            raise ValueError(f"{self.id}: one of metric and missing is given")
+        if self.metric is None and self.missing is None:
+            raise ValueError(f"{self.id}: give a metric, or what is missing")
         if self.metric is not None and self.metric not in metrics.METRICS:
             raise ValueError(f"{self.id}: there is no metric {self.metric!r}; there are {list(metrics.METRICS)}")
 
     def estimate(self, frame: pd.DataFrame) -> Estimate:
         """Return what the metric takes from a frame of the experiment."""
-        if self.metric is None:
+        if self.missing is not None:
             return NOTHING
         return metrics.estimate(frame if self.table is None else self.table(frame), self.metric, self.select)
 

@@ -130,7 +130,8 @@ def _over(name, figure_or_table, statement, data, other, column="train", **optio
 
 
 def _missing(name, figure_or_table, statement, published, missing):
-    return Claim(f"cumf-{name}", "cumf", figure_or_table, statement, published, missing=missing)
+    metric = None if published is None else "ratio"
+    return Claim(f"cumf-{name}", "cumf", figure_or_table, statement, published, metric, missing=missing)
 
 
 _SETS = ("netflix", "Netflix (synthetic)", 7.0, 28 / 6.5), ("yahoomusic", "Yahoo! Music (synthetic)", 5.6, 42 / 13.2)

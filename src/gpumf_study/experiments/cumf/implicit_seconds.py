@@ -93,5 +93,5 @@ CLAIMS = [
           ("implicit", "the package implicit", {"model": PEER}, 90 / 2.2),
       )),
     Claim("cumf-section-5.6-qmf", "cumf", "Section 5.6", "Time of an iteration of QMF over that of cuMF.", 360 / 2.2,
-          missing="QMF, which is not maintained any more"),
+          "ratio", missing="QMF, which is not maintained any more"),
 ]  # fmt: skip

@@ -263,7 +263,7 @@ def _claims():
 CLAIMS = [
     *_claims(),
     Claim("thesis-kato-hosino", "thesis", "Section 2.3.3",
-          "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.", 20.0,
+          "Speed-up of Kato and Hosino's SGD over a sequential CPU, random data.", 20.0, "ratio",
           missing="the size of their data and their baseline; ours is another program on another GPU"),
     Claim("thesis-gpu-clusters", "thesis", "Section 7.1",
           "GPU clusters relieve the limit of memory for larger data sets.", missing="GPUs of several hosts"),
