@@ -9,24 +9,28 @@ def test_models_have_no_biases():
     assert (frame.x_columns == frame.factors).all() and set(frame.model) == {"ALS", "SGD"}
 
 
-def test_libmf_is_trained_anew_until_it_is_there(monkeypatch):
+def libmf(monkeypatch, errors, seconds=lambda n: 5.0 + 2.0 * n):
+    """The rows of LIBMF with these errors by number of epochs and rate, and the fits that it made."""
+    fits = []
+
     def trained(factors, file, mean, judge, epochs, regularization, rate):
         assert (factors, regularization) == (4, 0.05) and file.is_file()
-        return {"epoch": epochs, "wall": 2.0 * epochs, "rmse": 1.5 - rate * epochs}
+        fits.append((epochs, rate))
+        return {"epoch": epochs, "wall": seconds(epochs), "rmse": errors.get((epochs, rate), 2.0)}
 
     monkeypatch.setattr(experiment.peers_sgd, "libmf", trained)
-    rows = experiment._libmf("ml-100k-synthetic", 4, 0.05, 0.95, 2, [2, 4, 8], [0.1, 0.2])
+    return experiment._libmf("ml-100k-synthetic", 4, 0.05, 0.95, 2, 3, [0.1, 0.2]), fits
+
+
+def test_libmf_has_the_rate_that_is_there_in_the_fewest_epochs(monkeypatch):
+    rows, fits = libmf(monkeypatch, {(2, 0.2): 0.9, (3, 0.1): 0.8})
     found = experiment.reached(schema.validated(rows))
-    assert found.epoch.tolist() == [4, 4] and found.wall.tolist() == [8, 8]
+    assert fits == [(1, 0.1), (1, 0.2), (2, 0.1), (2, 0.2), *[(2, 0.2), (8, 0.2)] * 2]
+    assert found.epoch.tolist() == [2, 2] and set(rows.x_learning_rate) == {0.2}
+    assert found.train.tolist() == [4, 4], "without the 5 seconds that do not depend on the epochs"
+    assert found.wall.tolist() == [9, 9]
 
 
-def test_libmf_is_trained_no_longer_than_the_first_rate_that_is_there(monkeypatch):
-    tried, errors = [], {(2, 0.1): 1.2, (2, 0.2): 1.1, (4, 0.1): 1.0, (4, 0.2): 0.9}
-
-    def trained(factors, file, mean, judge, epochs, regularization, rate):
-        tried.append((epochs, rate))
-        return {"epoch": epochs, "wall": 1.0, "rmse": errors[epochs, rate]}
-
-    monkeypatch.setattr(experiment.peers_sgd, "libmf", trained)
-    rows = experiment._libmf("ml-100k-synthetic", 4, 0.05, 0.95, 2, [2, 4, 8], [0.1, 0.2])
-    assert tried == [*errors, (2, 0.2), (4, 0.2)] and rows.value.dropna().tolist() == [1.1, 0.9] * 2
+def test_libmf_that_is_never_there_has_no_rows(monkeypatch):
+    rows, fits = libmf(monkeypatch, {})
+    assert rows.empty and len(fits) == 6

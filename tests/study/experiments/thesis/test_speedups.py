@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from gpumf_study import schema
 from gpumf_study.experiments.thesis import speedups
 from support import ragged_ratings
 
@@ -59,3 +60,30 @@ def test_a_version_says_how_many_cuda_threads_its_model_has(monkeypatch):
     assert said["32 x 128"] == (32 * 128, 32 * 128) and said["2048 x 128"] == (2048 * 128, 2048 * 128)
     for variant in (None, "all threads"):
         assert np.isnan(said[variant][0]) and said[variant][1] is None
+
+
+def runs_of_sgd(courses):
+    """A frame of runs on a data set without a threshold: (solver, variant) -> test MAE after each epoch."""
+    frame = pd.concat([
+        pd.DataFrame({
+            "data": "ml-100k-synthetic", "task": "fit", "model": "SGD", "solver": solver, "variant": variant,
+            "device": "cuda" if variant else "cpu", "factors": 16, "repeat": repeat, "x_setting": "published",
+            "epoch": [1.0, 2.0, 3.0], "phase": "train", "metric": "mae", "value": course, "seconds": [1.0, 2.0, 3.0],
+        })
+        for (solver, variant), of in courses.items() for repeat, course in enumerate(of)
+    ])  # fmt: skip
+    return schema.validated(frame.reset_index(drop=True))
+
+
+def test_a_solver_of_today_does_not_set_the_level_of_the_thesis():
+    good, bad = [0.9, 0.8, 0.7], [0.9, 0.85, 0.85]
+    frame = runs_of_sgd({
+        ("sequential", None): [good] * 2, ("ordered", None): [good] * 2, ("ordered_parallel", None): [good] * 2,
+        ("hogwild", "32 x 128"): [good] * 2, ("fast", "2"): [good, bad],
+    })  # fmt: skip
+    assert set(speedups.reached(frame).level) == {0.85}
+    found = speedups.reached_by_thesis(frame)
+    assert set(found.level) == {0.7} and set(found.solver) == {"sequential", "hogwild"}
+    table = speedups.summary(frame).set_index("solver")
+    assert set(table.level) == {0.7} and table.seconds["hogwild"] == 3 and table.single["hogwild"] == 1
+    assert np.isnan(table.seconds["fast"]), "one of two repeats is not there"
