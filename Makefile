@@ -121,7 +121,7 @@ suggestion: $(READY) ## write what gpumf.suggest rests on, from the recorded cro
 bench-reference: $(READY) ## write what `gpumf bench` compares with, from the stored result of first_comparison
 	$(RUN) -m gpumf_study.generated $@
 
-data: $(READY) ## download the data sets whose licences allow it into data/raw
+data: $(READY) ## download the data sets whose licenses allow it into data/raw
 	$(RUN) -m gpumf.ratings $(ARGS)
 
 kernels: $(READY) ## compile ahead for this GPU: make kernels ARGS="100 256", numbers of factors

@@ -80,7 +80,7 @@ PARAMETERS = {
     "chunk below 1": (lambda: ALS(2, chunk=0, device="cpu"), ValueError, "chunk must be an integer from 1"),
     "steps": (lambda: ALS(2, cg_steps=0), ValueError, "cg_steps must be an integer from 1"),
     "tolerance": (lambda: ALS(2, cg_tolerance=1), ValueError, "cg_tolerance must be a number from 0 and below 1"),
-    "option without a solver": (lambda: SGD(2, blocks=3), TypeError, "blocks: for one solver alone"),
+    "option without a solver": (lambda: SGD(2, row_rates=True), TypeError, "row_rates: for one solver alone"),
     "unknown option": (
         lambda: SGD(2, solver="parallel", device="cpu", blocks=3), TypeError, "'parallel' has no options .'blocks'"),
     "schedule a word": (lambda: SGD(2, schedule="Power"), ValueError, "schedule must be one of"),
@@ -399,3 +399,10 @@ def test_the_first_question_after_a_fit_leaves_the_model_as_it_was(kind):
 def test_sgd_of_the_most_factors_and_biases_folds_in():
     model = SGD(300, device="cpu").fit(TRAIN, 0)
     assert model.fold_in({0: 3.0}).user_factors.shape == (1, 302)
+
+
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS, RBM, SGD])
+def test_a_parameter_that_there_is_not_is_named_with_the_model(kind):
+    for make in (lambda: kind(n_factors=4), lambda: kind().set_params(n_factors=4)):
+        with pytest.raises(TypeError, match=f"{kind.__name__} has no parameter 'n_factors'"):
+            make()

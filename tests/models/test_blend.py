@@ -7,6 +7,7 @@ import pytest
 
 from gpumf import ALS, SGD, Blend
 from gpumf.models.blend import convex_weights
+from gpumf.models.checks import NotFittedError
 from support import ragged_ratings
 
 
@@ -105,3 +106,9 @@ def test_a_blend_tells_those_apart_whom_one_of_its_models_does(monkeypatch):
     alone = np.array([[True, True, False, False], [True, False, True, False]])
     monkeypatch.setattr(Blend, "_of_models", lambda self, name: [lambda of=of: of for of in alone])
     assert Blend(Told([1.0]), weights=[1.0])._personalized().tolist() == [True, True, True, False]
+
+
+def test_models_that_learned_nothing_are_refused():
+    for held_out in (ragged_ratings(seed=0), (["ann"], ["alien"], [3])):
+        with pytest.raises(NotFittedError, match="ALS has not been fitted"):
+            Blend(ALS(2), SGD(2)).fit(held_out)

@@ -366,3 +366,16 @@ def test_ids_are_found_after_they_were_replaced_or_changed():
     assert model.predict(0, f"new {first}") == before[1]
     with pytest.raises(KeyError, match="i00"):
         model.predict(0, "i00")
+
+
+@pytest.mark.parametrize("kind", [ALS, ImplicitALS, RBM])
+def test_items_are_not_learned_anew_from_the_ratings_of_newcomers_alone(kind):
+    model = kind(4, device="cpu").fit(TRAIN, 2)
+    folded = model.fold_in(GIVEN)
+    before = folded.recommend(0, k=20)
+    for attempt in (folded, pickle.loads(pickle.dumps(folded))):
+        with pytest.raises(ValueError, match="users folded in"):
+            attempt.partial_fit(Ratings([0], [0], [3.0], 1, TRAIN.n_items))
+    np.testing.assert_array_equal(folded.recommend(0, k=20), before)
+    epochs = folded.fit(TRAIN, 1).epoch
+    assert folded.partial_fit(TRAIN.select(range(3))).epoch >= epochs, "trained on all, it may learn more"

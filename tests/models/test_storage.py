@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM
+import gpumf
+from gpumf import ALS, RBM, Blend
 
 
 def contents(path):
@@ -106,3 +107,15 @@ def test_files_of_the_format_before_are_read(sets, tmp_path):
     assert np.array_equal(ALS.load(path, device="cpu").user_factors, model.user_factors)
     with pytest.raises(ValueError, match="safetensors"):
         ALS.load(path, device="cpu", mmap=True)
+
+
+def test_a_wrong_device_is_no_damage_of_the_file(sets, tmp_path):
+    path = tmp_path / "model.npz"
+    model = ALS(2, device="cpu").fit(sets[0], 1)
+    model.save(path)
+    for load in (ALS.load, gpumf.load):
+        with pytest.raises(ValueError, match=r"^device must be"):
+            load(path, device="tpu")
+    Blend(model, weights=[1]).save(path)
+    with pytest.raises(ValueError, match=r"^device must be"):
+        Blend.load(path, device="tpu")

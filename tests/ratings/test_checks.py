@@ -163,3 +163,10 @@ def test_columns_of_unequal_length_are_counted(shorter):
     columns[shorter], counts[shorter] = columns[shorter][:3], 3
     with pytest.raises(DataError, match="mine: {} users, {} items and {} ratings; give as many".format(*counts)):
         make(*columns)
+
+
+def test_a_sum_off_the_scale_is_named():
+    twice = {"users": [10, 20, 10], "items": ["b", "a", "b"], "values": [4.0, 2.0, 3.0], "duplicates": "sum"}
+    with pytest.raises(DataError, match=r"item 'b' by user 10 have the sum 7, off the scale 1 to 5"):
+        make(**twice)
+    assert make(**twice, scale=(1, 9)).values.max() == 7

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import socket
 import sys
 import threading
 from functools import partial
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 
 from gpumf import ImplicitALS
-from gpumf.ratings import DataError, Ratings, read_ratings
+from gpumf.ratings import DataError, Ratings, files, read_ratings
 
 FRAME = pd.DataFrame({"user": ["ann", "bob", "bob", "eve"], "item": [7, 7, 9, 8], "rating": [4.0, 5.0, 3.0, 2.0]})
 
@@ -87,6 +88,31 @@ def test_addresses(served, tmp_path):
         assert found.name.startswith("mine")
     with pytest.raises(DataError, match=r"/none\.csv cannot be read: .*404"):
         read_ratings(f"{served}/none.csv")
+
+
+@pytest.mark.parametrize(("answers", "says"), [(True, "IncompleteRead"), (False, "timed out")])
+def test_a_server_that_breaks_off_or_falls_silent(answers, says, monkeypatch):
+    monkeypatch.setattr(files, "_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                if answers:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\nuser,item,rating\n")
+                else:
+                    done.wait(20)
+
+        done = threading.Event()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises(DataError, match=rf"ratings\.csv cannot be read: .*{says}"):
+                read_ratings(f"http://127.0.0.1:{server.getsockname()[1]}/ratings.csv")
+        finally:
+            done.set()
+            thread.join()
 
 
 CLICKS = FRAME[["user", "item"]]

@@ -200,8 +200,8 @@ class _LeastSquares(_Base):
         Raises
         ------
         NotFittedError : there is nothing to go on from
-        ValueError : the training set is not known, as of a model from a file; positions of others, ids of another
-            type, ratings that are not finite
+        ValueError : the training set is not known, as of a model from a file or with users folded in; positions of
+            others, ids of another type, ratings that are not finite
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]

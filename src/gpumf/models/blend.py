@@ -15,6 +15,7 @@ from gpumf.models.estimator import Model
 from gpumf.models.ids import Identified
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
+from gpumf.models.solver_choice import check_device
 from gpumf.models.storage import damage_of, read, write
 from gpumf.ratings import Ratings
 from gpumf.ratings.convert import check_ids
@@ -106,6 +107,7 @@ class Blend(Recommender, Identified):
 
         Raises
         ------
+        NotFittedError : a model has learned nothing
         ValueError : no ratings, predictions or ratings that are not finite
 
         >>> from gpumf import ALS, Blend
@@ -116,6 +118,7 @@ class Blend(Recommender, Identified):
         ((2,), 1.0)
         """
         self._check_parts()
+        self._check_learned()
         if not isinstance(held_out, Ratings):
             held_out = self._like(held_out, "held_out")
         self._check_models(held_out)
@@ -162,15 +165,17 @@ class Blend(Recommender, Identified):
         self._check_parts()
         if self.weights is None:
             raise NotFittedError("this Blend has no weights; call fit() first")
+        self._check_learned()
+
+    def _check_learned(self):
         for model in self.models:
             if isinstance(model, Model):
                 model._check_fitted()
 
     def _check_models(self, ratings):
-        """Raise where a model of gpumf has other users or items than the ratings, or has learned nothing."""
+        """Raise where a fitted model of gpumf has other users or items than the ratings."""
         for model in self.models:
             if isinstance(model, Model):
-                model._check_fitted()
                 model._check_shape(ratings)
                 check_ids(ratings, "the set", model.user_ids, model.item_ids)
 
@@ -238,6 +243,7 @@ class Blend(Recommender, Identified):
         >>> Blend.load("blend.npz", device="cpu").weights
         array([0.5, 0.5])
         """
+        check_device(device)
         header, arrays = read(path, "Blend", flag("mmap", mmap))
         with damage_of(path):
             return cls._of_content(header, arrays, device, not mmap)

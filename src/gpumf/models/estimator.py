@@ -530,6 +530,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         folded._forget_copies()
         folded._forget_indexes()
         folded._user_known, folded._training, folded._seen_rows = users.user_counts > 0, users, None
+        folded._knows_training = False
         folded.user_ids = users.user_ids if named else None
         rows = self._fold(users)
         folded._set_learned((rows, *self._learned[1:]))
@@ -705,7 +706,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         self.mean = train.mean
         self.scale = None if train.scale is None else tuple(np.asarray(train.scale).tolist())
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
-        self._training = train
+        self._training, self._knows_training = train, True
         self._keep_ids(train)
 
 

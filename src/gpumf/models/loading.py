@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumf._util.validation import flag, path_of
 from gpumf.models.blend import Blend, model_named
+from gpumf.models.solver_choice import check_device
 from gpumf.models.storage import damage_of, read
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def load(path: str | PathLike, device: Device = "auto", *, mmap: bool = False) -
     path = path_of(path)
     if path.is_dir() and (kept := path / "model.npz").is_file():
         path = kept
+    check_device(device)
     header, arrays = read(path, mmap=flag("mmap", mmap))
     with damage_of(path):
         kind = Blend if header["model"] == Blend.__name__ else model_named(header["model"])

@@ -16,6 +16,10 @@ class _Judging(ABCMeta):
     """Has an object keep what its constructor was given, and count its parameters as judged when that is done."""
 
     def __call__(cls, *args, **kwargs):
+        if _options(cls) is None and (unknown := [name for name in kwargs if name not in parameter_names(cls)]):
+            raise TypeError(
+                f"{cls.__name__} has no parameter {unknown[0]!r}; it has {', '.join(parameter_names(cls))}"
+            )
         self = super().__call__(*args, **kwargs)  # whose errors are better than those of `bind`
         given = dict(list(_signature(cls).bind(self, *args, **kwargs).arguments.items())[1:])
         self._given = given | given.pop(_options(cls), {})

@@ -26,11 +26,15 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
     grow : bool, take new users and items too, which get the positions after the model's: of `Ratings` and matrices
         those from the model's shape on, of data that name ids the new ids
     Raises NotFittedError: the model is not fitted
-    Raises ValueError: its training set is not known; ratings of others, or not finite
+    Raises ValueError: its training set is not known, or that of users folded in alone; ratings of others, not finite
     """
     model._check_fitted()
     if model._training is None:
         raise ValueError("the training set is not known here; use fit(train, warm_start=True)")
+    if not model._knows_training:
+        raise ValueError(
+            "a model with users folded in knows no other ratings of its items; use partial_fit of the model before"
+        )
     new = (_grown(model, new) if grow else model._like(new, "new")).on_host()
     check_training(new, None)
     if not grow:

@@ -398,7 +398,8 @@ class RBM(Model):
         Raises
         ------
         NotFittedError : there is nothing to go on from
-        ValueError : the training set is not known, as of a model from a file; ratings of others, or off the scale
+        ValueError : the training set is not known, as of a model from a file or with users folded in; ratings of
+            others, or off the scale
 
         >>> from gpumf import RBM
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]

@@ -44,6 +44,7 @@ class Recommender(_Base):
     threads: int | None
     _item_counts: np.ndarray
     _training: Ratings | None
+    _knows_training = True  # all of it, where it is known; not so with users folded in, whose ratings stand for it
     _seen_rows: CompressedRows | None = None  # without values, of a model from a file that kept it
 
     _offset = 0.0  # of predictions from the scores of rankings
@@ -194,7 +195,8 @@ class Recommender(_Base):
         Returns
         -------
         a fitted model of the same class with these users, positions 0..n-1 or the ids of a data frame, whose
-        `recommend` leaves out the items that they rated; `history` and `score` are of the model before
+        `recommend` leaves out the items that they rated; `history` and `score` are of the model before. Of ALS,
+        ImplicitALS and RBM, `partial_fit` is for the model before
 
         Raises
         ------

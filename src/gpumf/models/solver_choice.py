@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 Device: TypeAlias = Literal["auto", "cpu", "cuda", "emulator"]
 
 
+def check_device(device: Any) -> None:
+    """Raise ValueError for what is no name of a kind of device."""
+    choice("device", device, "auto", "cpu", "cuda", "emulator")
+
+
 class SolverChoice:
     """Chooses among the solvers of `_solvers` (name -> class), fastest last."""
 
@@ -99,7 +104,7 @@ class SolverChoice:
     def _usable(self, solver, device):
         """(solver, device) for what was asked for, the fastest one."""
         model = type(self).__name__
-        choice("device", device, "auto", "cpu", "cuda", "emulator")
+        check_device(device)
         if solver is not None and not (isinstance(solver, str) and solver in self._solvers):
             raise ValueError(f"{model} has no solver {brief(solver)}; choose from {list(self._solvers)}")
         if device == "emulator":

@@ -17,6 +17,7 @@ from gpumf._util.validation import flag, integer, number, path_of
 from gpumf.backends import DeviceError
 from gpumf.models.archive import open_archive, write_archive
 from gpumf.models.replacing import replacing
+from gpumf.models.solver_choice import check_device
 from gpumf.models.stored_ids import packed_ids, packed_rows, unpacked_ids, unpacked_rows
 from gpumf.models.tensors import open_tensors, write_tensors
 from gpumf.models.times import Times
@@ -225,6 +226,7 @@ class Stored(_Base):
             ...
         ValueError: films.npz holds a ALS (format 5), not a SGD (format 5)
         """
+        check_device(device)
         header, arrays = read(path, cls.__name__, flag("mmap", mmap))
         with damage_of(path):
             return cls._of_content(header, arrays, device, not mmap)

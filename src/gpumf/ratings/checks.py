@@ -53,13 +53,11 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
     if len(values) == 0:
         raise DataError(f"{source} holds no ratings; check that this is the right file and complete")
     values = _finite(values, locate)
-    if scale is not None:
-        k = first(lambda part: (values[part] < scale[0]) | (values[part] > scale[1]), len(values))
-        if k is not None:
-            raise DataError(
-                f"{locate(k)}: rating {values[k]:g} is off the scale {scale[0]:g} to {scale[1]:g}; "
-                "correct or remove it, or check the columns"
-            )
+    if scale is not None and (k := _off(scale, values)) is not None:
+        raise DataError(
+            f"{locate(k)}: rating {values[k]:g} is off the scale {scale[0]:g} to {scale[1]:g}; "
+            "correct or remove it, or check the columns"
+        )
     users, user_ids = _positions(users, "user", shape and shape[0], locate)
     items, item_ids = _positions(items, "item", shape and shape[1], locate)
     if not one_user and (len(user_ids) == 1 or (users[0] == users[-1] and users.min() == users.max())):
@@ -68,6 +66,12 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
             "check the columns"
         )
     kept, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, locate)
+    if scale is not None and duplicates == "sum" and (k := _off(scale, values)) is not None:
+        user, item = user_ids[users[kept][k]], item_ids[items[kept][k]]
+        raise DataError(
+            f"{source}: the ratings of item {brief(item)} by user {brief(user)} have the sum {values[k]:g}, off "
+            f"the scale {scale[0]:g} to {scale[1]:g}; give a scale of sums, or none"
+        )
     return {
         "users": users[kept],
         "items": items[kept],
@@ -80,6 +84,11 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
         "test_mask": None if test_mask is None else test_mask[kept],
         "times": None if times is None else times[kept],
     }
+
+
+def _off(scale, values):
+    """The position of the first rating that is off a scale, or None."""
+    return first(lambda part: (values[part] < scale[0]) | (values[part] > scale[1]), len(values))
 
 
 def _whole(number):

@@ -12,6 +12,7 @@ import zipfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +32,7 @@ PARQUET = b"PAR1"
 """How a Parquet file begins."""
 _OF_RATINGS = re.compile(r"[^.].*\.(csv|tsv|txt|parquet)(\.(gz|bz2|xz|zst|lz4|zip))?", re.IGNORECASE)
 """Names of a folder's files that `read` takes."""
+_TIMEOUT = 60  # seconds that a server may be silent
 _HASHED = 1 << 20
 """Bytes at a time."""
 
@@ -201,13 +203,13 @@ def _fetched(address):
         if address.startswith(("http://", "https://", "ftp://")):
             from urllib.request import urlopen
 
-            with urlopen(address) as opened:
+            with urlopen(address, timeout=_TIMEOUT) as opened:
                 return opened.read()
         import fsspec
 
         with fsspec.open(address, "rb") as opened:
             return opened.read()
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, HTTPException, ValueError, ImportError) as error:
         raise DataError(f"{address} cannot be read: {error}") from error
 
 
