@@ -98,7 +98,7 @@ class Claim:
 
     def estimate(self, frame: pd.DataFrame) -> Estimate:
         """Return what the metric takes from a frame of the experiment."""
-        if self.missing is not None:
+        if self.missing is not None or self.metric is None:
             return NOTHING
         return metrics.estimate(frame if self.table is None else self.table(frame), self.metric, self.select)
 
