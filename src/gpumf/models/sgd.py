@@ -160,10 +160,9 @@ class SGD(Factorization, Model):
         if regularization is None:
             regularization = DAMPED if self._damped else _PER_RATING
         super().__init__(factors, regularization, solver=solver, device=device, threads=threads, seed=seed, clip=clip)
-        known = {option for one in self._solvers.values() for option in one.options}
-        if solver is None and (unknown := sorted({*options} - known)):
-            raise TypeError(f"SGD has no parameter {unknown[0]!r}, nor has any of its solvers")
         if solver is None and (options or (threads is not None and self.device != "cpu")):
+            if unknown := sorted({*options}.difference(*(one.options for one in self._solvers.values()))):
+                raise TypeError(f"SGD has no parameter {unknown[0]!r}, nor has any of its solvers")
             alone = sorted(options) or ["threads"]
             raise TypeError(
                 f"{', '.join(alone)}: for one solver alone; name it with solver=, one of {list(self._solvers)}"
