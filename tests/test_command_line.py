@@ -276,6 +276,40 @@ def test_items_without_ratings_are_for_implicit_feedback(model, ratings, fit, sa
     assert len(said(*of, tmp_path / "none.csv")["items"]) == 3
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"i1;5\n", "line 1: no comma in 'i1;5'"),
+        (b"item,rating\ni1,5\ni2,good\n", "line 3: 'good' is not a number"),
+        (b"i1,\n", "line 1: '' is not a number"),
+        (b"i1\n", "line 1: item 'i1' has no rating, which ALS needs"),
+        ("\u00e9,5".encode("latin-1"), "is not text in UTF-8"),
+        (b'i1,5\n"' + b"x" * 200_000, "field larger than field limit"),
+    ],
+)
+def test_a_file_of_a_new_user_that_is_wrong_is_named_with_its_form(model, said, tmp_path, content, words):
+    (tmp_path / "new.csv").write_bytes(content)
+    err = said("recommend", model, "--device cpu --new-user", tmp_path / "new.csv", refused=1)
+    assert str(tmp_path / "new.csv") in err and words in err and "CSV in UTF-8, lines ITEM,RATING" in err
+
+
+def test_a_user_who_has_seen_everything_is_told_so(table, fit, model, said, capsys, tmp_path):
+    items = sorted(set(table.item))
+    whole = pd.DataFrame({"user": "u0", "item": items, "rating": 3.0})
+    pd.concat([table[table.user != "u0"], whole]).to_csv(tmp_path / "r.csv", index=False)
+    fit(tmp_path / "r.csv", "--factors 4 --epochs 1")
+    for folder, whom, name in (
+        (tmp_path / "m", ["--user", "u0"], "user 'u0'"),
+        (model, ["--new-user", *(f"{item}=3" for item in items)], "the new user"),
+    ):
+        capsys.readouterr()
+        assert main(["recommend", str(folder), "--device", "cpu", *whom]) == 0
+        out, err = capsys.readouterr()
+        assert not out and f"{name} has rated all items" in err and "--seen" in err
+        assert said("recommend", folder, "--device cpu --json", *whom)["items"] == []
+        assert len(said("recommend", folder, "--device cpu --seen -k 3", *whom).splitlines()) == 3
+
+
 def test_implicit_feedback_that_is_held_back_judges_lists(ratings, fit, tmp_path):
     command = ratings, "--model implicit --factors 4 --epochs 2 --test 0.2"
     found = fit(*command, "--json")
@@ -289,6 +323,43 @@ def test_errors_name_flags_and_not_arguments_of_python(fit, said, tmp_path):
     for name, flag in (("twice", "give --duplicates mean, last or sum"), ("clicks", "or --no-rating-column where")):
         err = said("fit", tmp_path / f"{name}.csv", "-o", tmp_path / "m", refused=1)
         assert flag in err and "rating=" not in err and "duplicates=" not in err
+
+
+def test_the_first_line_of_a_file_without_a_header_is_a_rating(table, ratings, fit, said, tmp_path):
+    path, swapped = tmp_path / "u.data", tmp_path / "swapped.data"
+    table.assign(time=7).to_csv(path, sep="\t", header=False, index=False)
+    table[["item", "user", "rating"]].to_csv(swapped, sep="\t", header=False, index=False)
+    short = "--factors 4 --epochs 3 --json"
+    assert "--no-header" in said("fit", path, "-o", tmp_path / "m", refused=1)
+    wanted = fit(ratings, short)
+    for given in ([path], [swapped, "--user-column 1 --item-column 0"]):
+        found = fit(*given, "--no-header", short)
+        assert found["ratings"] == wanted["ratings"] == len(table) and found["users"] == wanted["users"]
+        assert said("evaluate", tmp_path / "m", ratings, "--device cpu --json")["unknown"] == 0
+    assert said("evaluate", tmp_path / "m", path, "--no-header --device cpu --json")["ratings"] == len(table)
+    err = said("fit", path, "--no-header --user-column who -o", tmp_path / "m", refused=1)
+    assert "--user-column is a position from 0, not 'who'" in err
+    err = said("fit", path, "--no-header --rating-column 9 -o", tmp_path / "m", refused=1)
+    assert "no column 9 among 4" in err and "leave --no-header out" in err and "header=" not in err
+
+
+def test_values_have_the_spelling_of_python_or_json(ratings, fit, tmp_path):
+    for value in ("False", "false"):
+        fit(ratings, "--epochs 1 --set biases", value)
+        assert ALS.load(tmp_path / "m/model.npz", device="cpu").biases is False
+
+
+def test_an_empty_name_of_a_folder_is_refused(ratings, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", ratings, "--epochs", "1", "-o", ""]) == 1
+    assert "--output is empty" in capsys.readouterr().err and not os.listdir(tmp_path)
+
+
+def test_ratings_of_one_user_can_be_evaluated(model, table, said, tmp_path):
+    one = table[table.user == "u3"]
+    one.to_csv(tmp_path / "one.csv", index=False)
+    assert said("evaluate", model, tmp_path / "one.csv", "--device cpu --json")["ratings"] == len(one)
+    assert "by one user" in said("fit", tmp_path / "one.csv", "-o", tmp_path / "m", refused=1)
 
 
 def test_similar_items_and_users(model, said):
@@ -320,6 +391,19 @@ def test_clicks_need_no_ratings(table, fit, said, tmp_path):
     assert "no column 'rating'" in said("fit", clicks, command, "-o", tmp_path / "m", refused=1)
     assert fit(clicks, command, "--no-rating-column --json")["ratings"] == len(table)
     assert said("recommend", tmp_path / "m", "--user u3")
+
+
+def test_clicks_make_lists_unless_a_model_is_named(table, said, capsys, tmp_path):
+    clicks = tmp_path / "clicks.csv"
+    table[["user", "item"]].to_csv(clicks, index=False)
+    command = "fit", clicks, "--no-rating-column --epochs 1 --device cpu -o", tmp_path / "m"
+    assert said(*command, "--factors 4 --json")["model"] == "implicit"
+    assert main(" ".join(map(str, (*command, "--factors", 4))).split()) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("ImplicitALS") and "the model is implicit" in err
+    for name in ("als", "sgd", "rbm"):
+        err = said(*command, "--model", name, refused=1)
+        assert "all ratings are 1" in err and "--model implicit" in err
 
 
 def test_ratings_from_standard_input(ratings, fit, monkeypatch):

@@ -25,6 +25,9 @@ different errors, which is useful in a blend. What predicts ratings best does no
 
 _FLAGS = {
     "pass duplicates='mean', 'last' or 'sum'": "give --duplicates mean, last or sum",
+    "name the columns to read": "name the columns to read, give --no-header where the first line of a text file is a "
+    "rating",
+    "or pass header=True": "or leave --no-header out where the first line names the columns",
     "rating=None": "--no-rating-column",
 }
 """Arguments of Python that errors name, and what the command has for them."""
@@ -92,15 +95,17 @@ def _parser() -> argparse.ArgumentParser:
         "the ratings, so that recommend leaves these items out",
     )  # fmt: skip
     fit.add_argument(
-        "--model", choices=models.MODELS, default="als",
+        "--model", choices=models.MODELS,
         help="als, sgd and rbm predict ratings; implicit makes lists of items that users will like, of clicks, "
-        "purchases or ratings; default: %(default)s",
+        "purchases or ratings; default: als, and implicit with --no-rating-column",
     )  # fmt: skip
     fit.add_argument("--factors", type=int, help="factors, or hidden units of the RBM")
     fit.add_argument("--regularization", type=float, metavar="LAMBDA")
     fit.add_argument("--learning-rate", type=float, metavar="RATE")
-    fit.add_argument("--set", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="others",
-                     help="any other parameter of the model; the value is read as JSON")  # fmt: skip
+    fit.add_argument(
+        "--set", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="others",
+        help="any other parameter of the model; the value is JSON, True, False, None or a string",
+    )  # fmt: skip
     fit.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     fit.add_argument(
         "--test", type=float, metavar="SHARE",
@@ -155,8 +160,16 @@ def _ratings(parser: argparse.ArgumentParser, name: str) -> None:
         help="a CSV, TSV or Parquet file, a folder of them, an address (https://), - for standard input, or the name "
         "of a data set, as ml-100k-synthetic",
     )  # fmt: skip
-    for column in ("user", "item", "rating"):
-        parser.add_argument(f"--{column}-column", default=column, metavar="NAME", help="default: %(default)s")
+    for position, column in enumerate(("user", "item", "rating")):
+        parser.add_argument(
+            f"--{column}-column", default=column, metavar="NAME",
+            help=f"default: %(default)s; with --no-header a position from 0, by default {position}",
+        )  # fmt: skip
+    parser.add_argument(
+        "--no-header", action="store_false", dest="header",
+        help="the first line of a text file is a rating and names no columns; these are positions from 0, as in "
+        "--user-column 0",
+    )  # fmt: skip
     parser.add_argument(
         "--no-rating-column", action="store_const", const=None, dest="rating_column",
         help="of clicks or purchases: each row counts 1, and rows of the same user and item are summed",

@@ -40,10 +40,10 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
         places = [place_of(items, "item", item) for item, _ in pairs]
         ratings = places, [rating for _, rating in pairs]
         found = model.recommend(ratings=ratings, k=options.k, seen=seen, ids=False)
-        return _answer({"items": _listed(items, *found)}, "rating")
+        return _recommended({"items": _listed(items, *found)}, options)
     place = place_of(ids_of(model, "user"), "user", options.user)
     found = model.recommend(place, k=options.k, seen=seen, ids=False)
-    return _answer({"user": options.user, "items": _listed(items, *found)}, "rating")
+    return _recommended({"user": options.user, "items": _listed(items, *found)}, options)
 
 
 def similar(options: Namespace) -> tuple[dict, str]:
@@ -72,8 +72,15 @@ def _listed(ids, places, numbers, what="rating", side="item"):
 
 
 def _answer(answer, what, side="item"):
-    lines = [f"{shown(row[side])}\t{row[what]:.4f}" for row in answer[f"{side}s"]]
-    return answer, "\n".join(lines)
+    return answer, [f"{shown(row[side])}\t{row[what]:.4f}" for row in answer[f"{side}s"]]
+
+
+def _recommended(answer, options):
+    """The answer of one user; a note on stderr where the list is empty."""
+    if not answer["items"] and not options.json:
+        user = f"user {brief(options.user)}" if "user" in answer else "the new user"
+        print(f"gpumf: {user} has rated all items, which lists leave out; --seen lists them", file=sys.stderr)
+    return _answer(answer, "rating")
 
 
 def _all_lists(model, k, seen) -> Iterator[tuple[Any, list]]:
@@ -107,24 +114,52 @@ def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[
     known : ids of the model's items
     explicit : name of a model of explicit ratings, which needs each; for others an item without a rating counts 1
     """
-    pairs: list[tuple[str, str | None]]
     if len(given) == 1 and os.path.isfile(given[0]):
-        with open(given[0], encoding="utf-8-sig", newline="") as file:
-            pairs = [(row[0].strip(), row[1].strip() if len(row) > 1 else None) for row in csv.reader(file) if row]
-        if pairs and pairs[0] in (("item", "rating"), ("item", None)):
-            pairs = pairs[1:]
-    else:
-        parts = [text.rpartition("=") for text in given]
-        pairs = [(item, rating) if equals else (rating, None) for item, equals, rating in parts]
-        if len(pairs) == 1 and pairs[0][1] is None and given[0] not in known.astype(str):
-            raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
+        return _ratings_of_file(given[0], explicit)
+    parts = [text.rpartition("=") for text in given]
+    pairs: list[tuple[str, str | None]] = [
+        (item, rating) if equals else (rating, None) for item, equals, rating in parts
+    ]
+    if len(pairs) == 1 and pairs[0][1] is None and given[0] not in known.astype(str):
+        raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
     for item, rating in pairs:
         if rating is None and explicit:
             raise ValueError(
-                f"--new-user: item {brief(item)} has no rating, which {explicit} needs; give ITEM=RATING, or lines "
-                "ITEM,RATING. Items alone are for --model implicit"
+                f"--new-user: item {brief(item)} has no rating, which {explicit} needs; give ITEM=RATING, or a file "
+                "of lines ITEM,RATING. Items alone are for --model implicit"
             )
     try:
         return [(item, 1.0 if rating is None else float(rating)) for item, rating in pairs]
     except ValueError as error:
         raise ValueError(f"--new-user takes ITEM=RATING, or a file of lines ITEM,RATING: {error}") from error
+
+
+def _ratings_of_file(path: str, explicit: str | None) -> list[tuple[str, float]]:
+    """(item, rating) of the lines of a CSV file, the first of which may be the header item,rating."""
+    form = "lines ITEM,RATING" if explicit else "lines ITEM,RATING or ITEM"
+    expected = f"--new-user takes CSV in UTF-8, {form}, with the header item,rating or without one"
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            rows = [(reader.line_num, [field.strip() for field in row]) for row in reader if row]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8; {expected}") from error
+    except csv.Error as error:
+        raise ValueError(f"{path}: {error}; {expected}") from error
+    if rows and rows[0][1][:2] in (["item", "rating"], ["item"]):
+        rows = rows[1:]
+    pairs = []
+    for number, (item, *others) in rows:
+        where = f"{path}, line {number}"
+        if not others and any(delimiter in item for delimiter in "\t;"):
+            raise ValueError(f"{where}: no comma in {brief(item)}; {expected}")
+        if not others and explicit:
+            raise ValueError(
+                f"{where}: item {brief(item)} has no rating, which {explicit} needs; {expected}. "
+                "Items alone are for --model implicit"
+            )
+        try:
+            pairs.append((item, float(others[0]) if others else 1.0))
+        except ValueError as error:
+            raise ValueError(f"{where}: {brief(others[0])} is not a number; {expected}") from error
+    return pairs

@@ -2,27 +2,41 @@
 
 import inspect
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from gpumf import ALS, RBM, SGD, ImplicitALS
-from gpumf._util.validation import integer
+from gpumf._util.validation import brief, integer
 from gpumf.command_line.folders import ids_of, kept, output_folder
 from gpumf.models.checks import NothingHeldOut
 from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
 
 _K = 10  # length of the lists that held-back ratings judge
 MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
+_COLUMNS = "user", "item", "rating"
+_PYTHON = {"True": True, "False": False, "None": None}
 
 
 def fit(options: Namespace) -> tuple[dict, str]:
     """Train and keep a model; what it was trained on, and its last errors on what was held back."""
-    kind, output = MODELS[options.model], Path(options.output)
+    if not options.output:  # which Path takes for the current folder
+        raise ValueError("--output is empty; name a folder, and check that no shell variable is unset")
     integer("--epochs", options.epochs, 1)
+    if options.model is None:
+        options.model = "implicit" if options.rating_column is None else "als"
+        if options.model == "implicit" and not options.json:
+            print("gpumf: without a rating column the model is implicit; --model names another", file=sys.stderr)
+    kind, output = MODELS[options.model], Path(options.output)
     with output_folder(output) as save:
         model = kind(**_parameters(kind, options), seed=options.seed, device=options.device)
         ratings = _read(options.ratings, options)
+        if kind is not ImplicitALS and (ratings.values == 1).all():
+            raise ValueError(
+                f"{options.ratings}: all ratings are 1, so {options.model} has nothing to predict; give --model "
+                "implicit, which is for clicks and purchases"
+            )
         train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
         model.fit(train, options.epochs, test, progress=not options.json, ids=True)
         save(model, seen=options.ratings_kept)
@@ -52,7 +66,7 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     import pandas as pd
 
     model = kept(options.model, options.device)
-    given = _read(options.ratings, options)
+    given = _read(options.ratings, options, one_user=True)
     known = {side: ids_of(model, side) for side in ("user", "item")}
     users, items = (
         pd.Index(known[side].astype(str)).get_indexer(getattr(given, f"{side}_ids").astype(str)) for side in known
@@ -84,15 +98,28 @@ def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:
         try:
             given[name] = json.loads(text)
         except json.JSONDecodeError:
-            given[name] = text
+            given[name] = _PYTHON.get(text, text)
     taken = [name for name in inspect.signature(kind).parameters if name not in ("seed", "device", "options")]
     if unknown := sorted(set(given) - set(taken)):
         raise ValueError(f"{options.model} has no parameter {', '.join(unknown)}; it has {', '.join(taken)}")
     return given
 
 
-def _read(given: str, options: Namespace) -> Ratings:
+def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
     if given in dataset_names().index and not Path(given).exists():
         return load_dataset(given)
-    columns = options.user_column, options.item_column, options.rating_column
-    return read_ratings(given, *columns, duplicates=options.duplicates)
+    columns = [getattr(options, f"{name}_column") for name in _COLUMNS]
+    if not options.header:
+        columns = [_position(*pair) for pair in zip(_COLUMNS, columns, strict=True)]
+    return read_ratings(given, *columns, header=options.header, duplicates=options.duplicates, one_user=one_user)
+
+
+def _position(name: str, given: str | None) -> int | None:
+    """The position of a column in a file without a header: by default that of its name among `_COLUMNS`."""
+    if given is None:
+        return None
+    if given == name:
+        return _COLUMNS.index(name)
+    if not given.isdecimal():
+        raise ValueError(f"with --no-header, --{name}-column is a position from 0, not {brief(given)}")
+    return int(given)

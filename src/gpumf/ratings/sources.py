@@ -259,6 +259,7 @@ def read_ratings(
     header: bool = True,
     scale: tuple[float, float] | None = None,
     duplicates: Duplicates | None = None,
+    one_user: bool = False,
 ) -> Ratings:
     """Read any CSV, TSV or Parquet files with a column each of users, items and ratings.
 
@@ -278,7 +279,7 @@ def read_ratings(
     header : bool, whether the first line of a text file names the columns; otherwise columns are numbers from 0, by
         default 0, 1 and 2
     scale : (lowest, highest) possible rating; a rating off it is an error
-    duplicates : as in `Ratings.from_arrays`
+    duplicates, one_user : as in `Ratings.from_arrays`
 
     Returns
     -------
@@ -335,6 +336,7 @@ def read_ratings(
         **columns._asdict(),
         scale=scale,
         duplicates=duplicates,
+        one_user=one_user,
         times=times,
         name=name,
         sha256=digest.result(),
