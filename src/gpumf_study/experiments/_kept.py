@@ -115,8 +115,10 @@ _run = None
 
 @cache
 def _package():
-    """The files of the package whose text decides what its functions do."""
-    return sorted(path for path in Path(gpumf.__file__).parent.rglob("*") if path.suffix in _SOURCES)
+    """The files of the package whose text decides what its functions do; no experiment runs its command."""
+    package = Path(gpumf.__file__).parent
+    found = (path for path in package.rglob("*") if path.suffix in _SOURCES)
+    return sorted(path for path in found if package / "command_line" not in path.parents)
 
 
 def _texts(paths):

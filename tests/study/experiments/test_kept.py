@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import gpumf
 from gpumf import SGD
 from gpumf.ratings import Ratings, synthetic_ratings
 from gpumf_study import experiments, results, sweep
@@ -68,6 +70,16 @@ def test_what_other_code_another_machine_or_another_parameter_measured_is_not_ta
     assert stopped(make) == [make.made - 1, make.made]
     now["clean"] = False
     assert stopped(make) == [make.made - 1, make.made] != stopped(make)
+
+
+def test_pieces_depend_on_the_package_but_not_on_its_command():
+    package = Path(gpumf.__file__).parent
+    files = {str(path.relative_to(package)) for path in _kept._package()}
+    assert {"models/als.py", "backends/cpu/native/als.cpp"} <= files
+    assert not [name for name in files if name.startswith("command_line")]
+    used = "from gpumf import command_line", "from gpumf.command_line", "import gpumf.command_line"
+    for path in Path(_kept.__file__).parent.rglob("*.py"):
+        assert not any(words in path.read_text() for words in used), path
 
 
 def test_a_key_that_comes_twice_is_made_twice(now):
