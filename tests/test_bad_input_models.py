@@ -333,8 +333,15 @@ USE = {
     "cross-validate a word": (
         "als", lambda m: cross_validate("als", TRAIN), TypeError, "model must be one of gpumf, .*not str"),
     "cross-validate nothing": ("als", lambda m: cross_validate(m, []), ValueError, "no splits"),
-    "cross-validate a pair": ("als", lambda m: cross_validate(m, (TRAIN, TRAIN)), TypeError, "splits must be pairs"),
-    "cross-validate a number": ("als", lambda m: cross_validate(m, 5), TypeError, "splits must be pairs"),
+    "cross-validate a pair": (
+        "als", lambda m: cross_validate(m, (TRAIN, TRAIN)), TypeError, "list of pairs .*not tuple of Ratings"),
+    "cross-validate a number": ("als", lambda m: cross_validate(m, 5), TypeError, "must be Ratings.*not int"),
+    "cross-validate a frame": (
+        "als", lambda m: cross_validate(m, FRAME), TypeError, "be Ratings.*not DataFrame; .*Ratings.from_pandas"),
+    "cross-validate a frame with columns of pairs": (
+        "als", lambda m: cross_validate(m, pd.concat({"a": FRAME}, axis=1)), TypeError, "not DataFrame"),
+    "cross-validate a matrix": (
+        "als", lambda m: cross_validate(m, sparse.coo_array(np.eye(3))), TypeError, "not coo_array; .*from_scipy"),
     "cross-validate, epochs": (
         "als", lambda m: cross_validate(m, TRAIN, -1), ValueError, "epochs must be an integer"),
     "cross-validate, k": (
@@ -362,7 +369,7 @@ USE = {
     "search, epochs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, 0), ValueError, "epochs must be"),
     "search, folds": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=1), ValueError, "k must lie between"),
     "search, pairs": (
-        "als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=[TRAIN]), TypeError, "splits must be pairs"),
+        "als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=[TRAIN]), TypeError, "folds must be .*pairs"),
     "search, no pairs": ("als", lambda m: search(m, {"factors": [2]}, TRAIN, folds=[]), ValueError, "no splits"),
     "search, strategy": (
         "als", lambda m: search(m, {"factors": [2]}, TRAIN, strategy="tree"), ValueError, "strategy must be 'grid'"),

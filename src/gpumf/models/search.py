@@ -41,7 +41,8 @@ def cross_validate(
     ----------
     model : of gpumf; it stays as it is
     splits : pairs (train, test) of Ratings: `ratings.kfold(5)`, [`ratings.split_by_time()`],
-        [`ratings.leave_one_out()`], or one set of Ratings, split five-fold
+        [`ratings.leave_one_out()`], or one set of Ratings, split five-fold. `Ratings.from_pandas` makes them of a
+        data frame
     epochs : int
     k : int, length of the lists that are judged
     ranking : bool, judge lists too
@@ -53,7 +54,7 @@ def cross_validate(
 
     Raises
     ------
-    TypeError : no model of gpumf, splits that are no pairs
+    TypeError : no model of gpumf; neither Ratings nor pairs
     ValueError : no split; otherwise as of `fit`
 
     >>> import numpy as np
@@ -277,7 +278,7 @@ def search(
     settings = _settings(parameters, strategy, budget, np.random.default_rng(seed))
     candidates = [fresh(model, tried) for tried in settings]  # wrong ones raise before training
     known, named = ratings_of(ratings)
-    pairs = list(known.kfold(folds, seed) if isinstance(folds, int | np.integer) else _pairs(folds))
+    pairs = list(known.kfold(folds, seed) if isinstance(folds, int | np.integer) else _pairs(folds, "folds"))
     if not pairs:
         raise ValueError("there are no splits to train on")
     of_epochs = resource == "epochs"
@@ -451,12 +452,17 @@ def _check_judged(model, epochs, k=10, ranking=False, **_):
     integer("epochs", epochs, 0), integer("k", k, 1), flag("ranking", ranking)
 
 
-def _pairs(splits):
-    """The splits, one at a time: of Ratings five-fold."""
+def _pairs(splits, name="splits"):
+    """The splits, one at a time: of Ratings five-fold. Messages call them `name`."""
     splits = splits.kfold() if hasattr(splits, "kfold") else splits
-    for split in splits if hasattr(splits, "__iter__") else [splits]:
+    data = hasattr(splits, "columns") or hasattr(splits, "tocoo")  # whose items are no splits
+    for split in [splits] if data or not hasattr(splits, "__iter__") else splits:
         if not isinstance(split, tuple | list) or len(split) != 2:
-            raise TypeError(f"splits must be pairs (train, test), or Ratings to split, not {type(split).__name__}")
+            kind = type(splits).__name__ + ("" if split is splits else f" of {type(split).__name__}")
+            raise TypeError(
+                f"{name} must be Ratings, or a list of pairs (train, test) of Ratings, not {kind}; make Ratings with "
+                "Ratings.from_pandas, Ratings.from_scipy, Ratings.from_arrays or gpumf.read_ratings"
+            )
         yield split
 
 
