@@ -98,3 +98,9 @@ def test_the_command(site, capsys):
     assert "'netflix' cannot be downloaded" in capsys.readouterr().err
     assert __main__.main(["--list"]) == 0
     assert "douban-synthetic" in capsys.readouterr().out
+
+
+def test_the_help_says_what_is_downloaded_without_names(capsys):
+    with pytest.raises(SystemExit):
+        __main__.main(["--help"])
+    assert "without names: ml-100k, ml-latest-small, jester" in " ".join(capsys.readouterr().out.split())

@@ -12,7 +12,12 @@ _SMALL = ("ml-100k", "ml-latest-small", "jester")
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m gpumf.ratings", description="Download rating data sets.")
-    parser.add_argument("names", nargs="*", default=_SMALL, help=f"of {', '.join(downloadable())}; %(default)s")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        default=_SMALL,
+        help=f"data sets to download, of {', '.join(downloadable())}; without names: {', '.join(_SMALL)}",
+    )
     parser.add_argument("--list", action="store_true", help="list the data sets and whether they are present")
     options = parser.parse_args(arguments)
     if options.list:
