@@ -49,10 +49,11 @@ print("status", os.wait()[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_predicts_and_learns():
+@pytest.mark.parametrize("compiler", [{}, {"CXX": "false"}], ids=["by default", "without a C++ compiler"])
+def test_a_forked_process_predicts_and_learns(compiler):
     """On one thread: Numba's threads are its parent's."""
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, 'tests'){CHILD}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | compiler)
     assert done.stdout.split() == ["True", "True", "2", "2", "status", "0"], done.stderr
 
 

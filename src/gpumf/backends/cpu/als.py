@@ -23,7 +23,6 @@ _ROUNDING = np.float32(2.0**-21)
 _ROWS = "int64 rows+1", "int32 nnz", "float32 nnz"
 
 
-@cache
 def side_update(factors, parallel):
     """Compile side_update(indptr, indices, values, fixed, solved, regularization, weighted).
 
@@ -33,6 +32,7 @@ def side_update(factors, parallel):
         (thesis, equations 5.1 and 5.2), given the CSR rows and `fixed`, float32 (columns, f), the factors of the
         other side. A row without ratings gets zeros.
     """
+    # Each keeps what it compiled. The choice is not kept: after a fork Numba's is another one, of one thread.
     side_update = native_update(factors, parallel) or numba_update(factors, parallel)
     return takes(*_ROWS, "float32 columns f", "float32 rows f", f=factors)(side_update)
 
