@@ -402,7 +402,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
     Raises
     ------
-    ValueError : a parameter out of range, a solver that does not fit the device or the factors
+    ValueError : a parameter out of range, a solver that does not fit the device or the factors; when fitted, no
+        rating above 0
     gpumf.backends.DeviceError : device='cuda' or 'emulator' where there is none; when fitted, where the factors, or a
         chunk, take more memory than is free, with both numbers
 
@@ -498,7 +499,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     def _best_shares(self, train):
         known, held = train.split(_HELD, seed=self.seed)
         held = held.select(held.values > 0)
-        if not held.nnz:
+        if not held.nnz or _none_preferred(known):
             return _SHARES
         model = type(self)(**self.get_params() | {"regularization": 1.0})
 
@@ -570,6 +571,11 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         return hyper, self._item_gram(), ridge
 
     def _set_training(self, train):
+        if _none_preferred(train):
+            raise ValueError(
+                "train has no rating above 0: nobody prefers an item, so all factors would be 0; give what users "
+                "chose a rating above 0, or fit ALS, which predicts ratings"
+            )
         super()._set_training(train)
         self._of_training = self._defaults_for(train)
         self.mean, self.scale = 0.0, (0.0, 1.0)  # without ratings, nothing is preferred
@@ -645,3 +651,10 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         if places.ndim:
             raise ValueError(f"explain() is of one user and one item, not of several {side}s {places.shape}")
         return int(places)
+
+
+def _none_preferred(train):
+    """Whether no rating is above 0, of ratings or of what several workers know; without a pass where the mean is."""
+    if train.mean > 0:
+        return False
+    return not (train.values > 0).any() if hasattr(train, "values") else train.bounds[1] <= 0

@@ -271,3 +271,30 @@ def test_what_users_dislike_is_recommended_less_than_what_they_have_not_seen():
         for values in (np.where(disliked < 0, 0, disliked), disliked)
     )
     assert after.predict(0, 1) < before.predict(0, 1) - 0.05
+
+
+@pytest.mark.parametrize("scale", [None, (-5, 5)])
+@pytest.mark.parametrize("value", [0, -2])
+def test_ratings_of_which_none_is_above_zero_are_refused(value, scale):
+    ratings = blocks()
+    none = replace(ratings, values=np.full(ratings.nnz, value, np.float32), scale=scale)
+    model = ImplicitALS(4, device="cpu")
+    with pytest.raises(ValueError, match="no rating above 0"):
+        model.fit(none, 2)
+    assert model.history is None
+    one = replace(none, values=np.where(np.arange(ratings.nnz) == 3, np.float32(1), none.values))
+    before = model.fit(one, 2).user_factors
+    assert before.any()
+    with pytest.raises(ValueError, match="no rating above 0"):
+        model.fit(none, 2, warm_start=True)
+    assert model.user_factors is before and model.epoch == 2
+
+
+def test_defaults_stay_where_all_that_is_preferred_is_held_out(monkeypatch):
+    monkeypatch.setattr(als, "_FEWEST", 1)
+    ratings = blocks()
+    _, held = ratings.split(als._HELD, seed=0)
+    only = (ratings.users == held.users[0]) & (ratings.items == held.items[0])
+    one = replace(ratings, values=np.where(only, np.float32(1), np.float32(-1)))
+    model = ImplicitALS(4, device="cpu").fit(one, 1)
+    assert model._shares == als._SHARES and model.user_factors.any()
