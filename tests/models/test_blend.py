@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, SGD, Blend
+from gpumf.models import blend as blend_module
 from gpumf.models.blend import convex_weights
 from gpumf.models.checks import NotFittedError
 from support import ragged_ratings
@@ -112,3 +113,37 @@ def test_models_that_learned_nothing_are_refused():
     for held_out in (ragged_ratings(seed=0), (["ann"], ["alien"], [3])):
         with pytest.raises(NotFittedError, match="ALS has not been fitted"):
             Blend(ALS(2), SGD(2)).fit(held_out)
+
+
+def test_what_all_models_saw_is_left_out(tmp_path):
+    """Models that made Ratings of one frame, each its own, in another order, from a file, or with users folded in."""
+    columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    turned = tuple(column[::-1] for column in columns)
+    one, two, three = (ALS(2, device="cpu").fit(data, 2) for data in (columns, columns, turned))
+    one.save(tmp_path / "one.npz", seen=True)
+    three.save(tmp_path / "three.npz")
+    kept, without = (ALS.load(tmp_path / name, device="cpu") for name in ("one.npz", "three.npz"))
+    for models in ((one, two), (one, three), (kept, two), (kept, kept), (three, kept, one)):
+        blend = Blend(*models, weights=np.full(len(models), 1 / len(models)))
+        assert blend.recommend("ann")[0].tolist() == ["up"]
+        assert np.array_equal(blend.recommend("ann")[1], blend.recommend("ann", seen=columns)[1])
+        assert blend.evaluate_ranking((["bob"], ["up"], [5]), k=1) is not None
+        assert sorted(blend.recommend(ratings={"alien": 5})[0]) == ["heat", "up"]
+    fewer = ALS(2, device="cpu").fit((columns[0] + ["eve"], columns[1] + ["heat"], columns[2] + [1]), 2)
+    for models in ((one, fewer), (one, without)):
+        with pytest.raises(ValueError, match="pass seen=train"):
+            Blend(*models, weights=[0.5, 0.5]).recommend("ann")
+
+
+def test_what_models_saw_is_compared_once_as_long_as_they_stay(monkeypatch):
+    columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
+    models, calls = [ALS(2, device="cpu").fit(columns, 2) for _ in range(2)], []
+    common = blend_module._common
+    monkeypatch.setattr(blend_module, "_common", lambda known: calls.append(known) or common(known))
+    blend = Blend(*models, weights=[0.5, 0.5])
+    assert len({tuple(blend.recommend("ann")[0]) for _ in range(3)}) == len(calls) == 1
+    models[0].partial_fit((["eve"], ["heat"], [1]))
+    with pytest.raises(ValueError, match="pass seen=train"):
+        blend.recommend("ann")
+    models[1].partial_fit((["eve"], ["heat"], [1]))
+    assert blend.recommend("eve")[0].tolist() == ["alien"] and len(calls) == 3

@@ -13,11 +13,12 @@ from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` kno
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
 from gpumf.models.ids import Identified
+from gpumf.models.once import Once
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
 from gpumf.models.solver_choice import check_device
 from gpumf.models.storage import damage_of, read, write
-from gpumf.ratings import Ratings
+from gpumf.ratings import CompressedRows, Ratings
 from gpumf.ratings.convert import check_ids
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Blend(Recommender, Identified):
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `evaluate_ranking` work on the
     CPU; a user whom none of the models knows gets the items with the most training ratings first, and a new one, by
-    `recommend(ratings=..)`, what the models predict who have each learned of these ratings.
+    `recommend(ratings=..)`, what the models predict who have each learned of these ratings. What users rated is left
+    out where all models know the same of it, as those that were fitted to one data frame; else pass `seen`.
 
     Parameters
     ----------
@@ -72,6 +74,7 @@ class Blend(Recommender, Identified):
         self.models, self.weights = models, weights
         self.threads = None if threads is None else integer("threads", threads, 1)
         self._forget_indexes()
+        self._common = Once()
         self._check_parts()
 
     def _check_parts(self):
@@ -260,12 +263,6 @@ class Blend(Recommender, Identified):
             raise ValueError(f"it has arrays of no model: {sorted(arrays)}")
         made = cls(*models, weights=header["weights"])
         _ = made._shape, made.user_ids, made.item_ids
-        first, *others = (model._seen_rows for model in models)
-        if first and all(
-            other and np.array_equal(other.indptr, first.indptr) and np.array_equal(other.indices, first.indices)
-            for other in others
-        ):
-            made._seen_rows = first
         return made
 
     def _of_models(self, name):
@@ -290,6 +287,13 @@ class Blend(Recommender, Identified):
     def _training(self):
         first, *others = self._of_models("_training")
         return first if all(other is first for other in others) else None
+
+    @property
+    def _seen_rows(self):
+        """What users rated, where all models know the same of it, each by its training set or from its file."""
+        trainings, rows = self._of_models("_training"), self._of_models("_seen_rows")
+        known = [one if training is None else training for training, one in zip(trainings, rows, strict=True)]
+        return None if any(one is None for one in known) else self._common(lambda: _common(known), *known)
 
     def _personalized(self):
         return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
@@ -318,6 +322,16 @@ class Blend(Recommender, Identified):
 
     def _ranking_without(self, seen, k, candidates):
         return PredictedRanking(self._scores_at, self._shape, candidates, seen)
+
+
+def _common(known):
+    """The rows of users, of `Ratings` or rows of theirs that have the same items in all of them; else None."""
+    first, *others = (one if isinstance(one, CompressedRows) else one.on_host().by_user for one in known)
+    same = all(
+        np.array_equal(other.indptr, first.indptr) and np.array_equal(other.indices, first.indices)
+        for other in others
+    )
+    return first if same else None
 
 
 def model_named(name: str) -> type[Model]:
