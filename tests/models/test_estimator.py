@@ -263,8 +263,14 @@ def test_unknown_ids_are_skipped_where_that_is_asked_for():
     columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
     model = ALS(2, device="cpu").fit(columns, 2)
     mixed = ["ann", "zoe", "bob"], ["up", "up", "other"], [3, 1, 5]
-    with pytest.raises(ValueError, match="not in the training set"):
-        model.score(mixed)
+    for one in (model, Blend(model, weights=[1])):
+        with pytest.raises(ValueError, match="not in the training set; pass unknown='skip' to leave out their"):
+            one.score(mixed)
+        for ask in (lambda one=one: one.predict("zoe", "up"), lambda one=one: one.recommend(["ann", "zoe"])):
+            with pytest.raises(KeyError, match=r"has the id 'zoe'; .*score\(\) takes unknown='skip'"):
+                ask()
+        with pytest.raises(ValueError, match="not in the training set; remove their ratings"):  # nothing else to pass
+            one.evaluate_ranking(mixed)
     assert model.score(mixed, unknown="skip") == model.score((["ann"], ["up"], [3]))
     blend = Blend(model, weights=[1])
     assert blend.score(mixed, unknown="skip") == pytest.approx(model.score(mixed, unknown="skip"), rel=1e-5)

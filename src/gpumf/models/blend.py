@@ -196,7 +196,7 @@ class Blend(Recommender, Identified):
         """
         self._check_fitted()
         if not isinstance(ratings, Ratings):
-            ratings = self._like(ratings, "the set", unknown)
+            ratings = self._like(ratings, "the set", unknown, skips=True)
         self._check_models(ratings)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")

@@ -453,7 +453,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         ['rmse', 'mae']
         """
         self._check_fitted()
-        ratings = self._like(ratings, "the set", unknown)
+        ratings = self._like(ratings, "the set", unknown, skips=True)
         self._check_shape(ratings)
         if unknown == "skip":
             xp = ratings.xp

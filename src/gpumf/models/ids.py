@@ -111,6 +111,7 @@ class Identified(ABC):
             raise KeyError(
                 f"no {side} of the training set has the id {brief(unknown)}; with ids=False, {side}s are positions"
                 + ("; for new users use recommend(ratings=..)" if side == "user" else "")
+                + "; to leave unknown ids out of an evaluation, score() takes unknown='skip'"
             )
         return places.reshape(given.shape)
 
@@ -148,13 +149,18 @@ class Identified(ABC):
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 
-    def _like(self, data: RatingsLike, name: str, unknown: Unknown = "error") -> Ratings:
-        """`Ratings` of what `fit` takes, in the positions of this model; ids that it does not know may be skipped."""
+    def _like(self, data: RatingsLike, name: str, unknown: Unknown = "error", skips: bool = False) -> Ratings:
+        """`Ratings` of what `fit` takes, in the positions of this model.
+
+        unknown : what to do with ids that the model does not know
+        skips : whether the user can say so, which the message of the error then tells
+        """
         if unknown not in ("error", "skip"):
             raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
         if unknown == "skip":
             data = self._of_known(*ratings_of(data, name, one_user=True))
-        return ratings_like(data, name, self.user_ids, self.item_ids, self._shape)
+        remedy = "pass unknown='skip' to leave out " if skips else "remove "
+        return ratings_like(data, name, self.user_ids, self.item_ids, self._shape, remedy=remedy)
 
     def _of_known(self, ratings, named):
         """`Ratings` in the positions of this model, without those of ids that it does not know, if they name ids."""

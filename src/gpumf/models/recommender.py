@@ -209,10 +209,11 @@ class Recommender(_Base):
         >>> newcomers = model.fold_in((["zoe", "amy", "zoe"], ["alien", "up", "heat"], [5, 3, 1]))
         >>> newcomers.user_ids, newcomers.user_factors.shape
         (array(['amy', 'zoe'], dtype=object), (2, 4))
-        >>> model.fold_in({"brazil": 5})
-        Traceback (most recent call last):
-            ...
-        KeyError: "no item of the training set has the id 'brazil'; with ids=False, items are positions"
+        >>> try:
+        ...     model.fold_in({"brazil": 5})
+        ... except KeyError as error:
+        ...     print(error.args[0].split(";")[0])
+        no item of the training set has the id 'brazil'
         """
         self._check_fitted()
         return self._with_users(*self._ratings_of_users(ratings, ids))

@@ -117,11 +117,13 @@ def ratings_like(
     item_ids: np.ndarray | None,
     shape: tuple[int, int],
     named: bool = False,
+    remedy: str = "remove ",
 ) -> Ratings:
     """`Ratings` of anything that `fit` takes, in the positions of users and items that are known already.
 
     user_ids, item_ids : of each position, or None where ids are positions; shape : (n_users, n_items)
     named : bool, whether `Ratings` are to be taken by their ids too
+    remedy : what messages say how to do without ratings of others, up to "their ratings"
 
     Raises
     ------
@@ -138,8 +140,8 @@ def ratings_like(
         if (places < 0).any():
             missing = ids[places < 0].tolist()
             raise DataError(
-                f"{name}: {len(missing)} {side}s, such as {brief(missing[0])}, are not in the training set; remove "
-                "their ratings, or make Ratings.from_pandas of all and split these"
+                f"{name}: {len(missing)} {side}s, such as {brief(missing[0])}, are not in the training set; "
+                f"{remedy}their ratings, or make Ratings.from_pandas of all and split these"
             )
         columns |= {f"{side}s": places[getattr(ratings, f"{side}s")], f"n_{side}s": count}
     return Ratings(**columns, values=ratings.values, name=name, scale=ratings.scale)
