@@ -7,18 +7,21 @@ those of Hogwild, which are in global memory, do not come up; tests/backends/tes
 processor.)
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
+from support import own_cores
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.
@@ -110,11 +113,19 @@ def check(words):
     return outcome, "\n".join([printed, *unwanted])
 
 
+def checked_on(place, words, cores):
+    """`check`, on its own share of the cores: threads of several that wait for each other make all of them slow."""
+    if cores:
+        os.sched_setaffinity(0, own_cores(f"gw{place}", len(TOOLS), cores))  # of this thread, and what it starts
+    return check(words)
+
+
 def command(program, tool, name):
     """That runs the tests of a name under a tool of compute-sanitizer, and writes its reports to {log}."""
     chosen = " and ".join(f"not {part}" for part in TOO_LONG)
     return [
         *(program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"),
+        *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
@@ -131,12 +142,14 @@ def main(names):
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
     failed = False
     for name in names or TESTS:
         before = results.provenance()
         # Side by side, as each waits for the host most of the time; with more at once some lose their processes.
         with ThreadPoolExecutor(len(TOOLS)) as pool:
-            checked = pool.map(check, [command(program, tool, name) for tool in TOOLS])
+            commands = [command(program, tool, name) for tool in TOOLS]
+            checked = pool.map(checked_on, range(len(TOOLS)), commands, repeat(cores))
         outcomes = {}
         for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
             print(f"{tool}, {name}", output, sep="\n", flush=True)

@@ -148,6 +148,17 @@ def own_gpu_first(worker, gpus):
     return ",".join(names[own:] + names[:own])
 
 
+def own_cores(worker, workers, cores):
+    """The cores of a worker of pytest-xdist: its share, two at least, so that threads of all workers do not compete.
+
+    worker : str, 'gw0' and so on; workers : int; cores : of this process
+    """
+    cores = sorted(cores)
+    share = min(max(len(cores) // workers, 2), len(cores))
+    first = int(worker.removeprefix("gw")) * share
+    return {cores[(first + k) % len(cores)] for k in range(share)}
+
+
 class GpuRecord:
     """Counts the outcomes of the tests marked gpu and stores them with the provenance of this machine."""
 
