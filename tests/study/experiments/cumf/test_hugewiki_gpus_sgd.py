@@ -42,6 +42,7 @@ def test_time_to_the_error_is_that_of_the_epochs_to_it(monkeypatch):
     table = hugewiki_gpus_sgd.to_error(frame)
     found = table.groupby(["model", "x_workers"]).seconds.apply(list).to_dict()
     assert found == {("ALS", 1): [2.0, 2.0], ("ALS", 4): [0.75, 0.75], ("SGD", 4): [3 * 2.25, 3 * 2.3203125]}
+    assert table.groupby(["model", "x_workers"]).epochs.median().to_list() == [2, 3, 3]
     assert word("cumf-fig-8-four", frame) == "replicated"
     assert word("cumf-fig-8-four", frame.assign(seconds=frame.seconds / 24)) == "not replicated"
     assert word("cumf-fig-8-four", frame[frame.value > 0.52]) == "missing"
