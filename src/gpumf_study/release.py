@@ -33,8 +33,13 @@ def remaining(names=None, device=None, again=False):
         if here is not None and not again and here.provenance["packages"]["gpumf"] == __version__:
             continue
         before = here or results.recorded(name)
-        found[name] = before.provenance["duration_seconds"] if before else None
+        found[name] = _seconds(before.provenance) if before else None
     return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
+
+
+def _seconds(facts):
+    """How long a recording took, all of its runs together."""
+    return facts["duration_seconds"] + facts.get("pieces", {}).get("seconds", 0.0)
 
 
 def times_cpus(name):

@@ -34,6 +34,9 @@ def test_what_is_not_of_this_release_is_left_the_longest_first(recorded, monkeyp
     assert list(release.remaining().items()) == [("long", 50.0), ("short", 20.0), ("never", None)]
     assert list(release.remaining(["short", "done"])) == ["short"]
     assert release.remaining(["done", "short"], again=True) == {"short": 20.0, "done": 1.0}
+    recorded["short"].provenance["pieces"] = {"runs": 2, "seconds": 100.0}
+    assert list(release.remaining().items()) == [("short", 120.0), ("long", 50.0), ("never", None)]
+    del recorded["short"].provenance["pieces"]["seconds"]  # which older ones do not tell
     # Elsewhere all is left, and how long it takes is known from the reference alone.
     assert release.remaining(device="there") == {"long": 50.0, "short": 20.0, "done": 1.0, "never": None}
 
@@ -78,7 +81,7 @@ def test_what_is_recorded_in_pieces_gets_the_time_that_remains(recorded, monkeyp
 
 
 def test_experiments_are_known_to_keep_their_pieces():
-    assert experiments.in_pieces("speedups") and experiments.in_pieces("peers_sgd")
+    assert all(map(experiments.in_pieces, ("speedups", "peers_sgd", "hugewiki_gpus_sgd")))
     assert not experiments.in_pieces("theoretical_flops")
 
 

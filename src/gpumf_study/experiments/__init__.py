@@ -78,7 +78,7 @@ def why_unavailable(name):
 def in_pieces(name):
     """Whether a recording that was stopped goes on where it was: see `_kept.once`."""
     text = Path(module(name).__file__).read_text(encoding="utf-8")
-    return "sweep.sweep(" in text or "_kept.once(" in text
+    return any(f"{call}(" in text for call in ("sweep.sweep", "_kept.once", "on_workers"))
 
 
 def takes_all_gpus(name):

@@ -8,6 +8,7 @@ import json
 import pickle
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -83,7 +84,9 @@ def once(key, make):
     if path.exists():
         origin, made = pickle.loads(path.read_bytes())
     else:
-        origin, made = _run.own, make()
+        begun = time.monotonic()
+        made = make()
+        origin = _run.own | {"seconds": time.monotonic() - begun}
         with _whole(path) as partial:
             partial.write_bytes(pickle.dumps((origin, made)))
     _run.origins[key] = origin
@@ -93,12 +96,15 @@ def once(key, make):
 def origins():
     """What provenance says of a result whose pieces come from several runs; nothing where they come from one.
 
-    Return a dict with 'pieces': runs, the number of processes; first, when the first one started; and their commits
+    Return a dict with 'pieces': runs, the number of processes; first, when the first one started; their commits; and
+    the seconds that pieces took in other processes than this one
     """
     runs = {of["started"]: of["commit"] for of in [*_run.origins.values(), _run.own]} if _run else {}
     if len(runs) < 2:
         return {}
-    return {"pieces": {"runs": len(runs), "first": min(runs), "commits": sorted({*runs.values()})}}
+    seconds = sum(of["seconds"] for of in _run.origins.values() if of["started"] != _run.own["started"])
+    commits = sorted({*runs.values()})
+    return {"pieces": {"runs": len(runs), "first": min(runs), "commits": commits, "seconds": round(seconds, 3)}}
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,14 @@ from gpumf_study.experiments import _kept
 class Once:
     """Makes a number, and counts how often."""
 
+    SECONDS = 0.01
+
     def __init__(self):
         self.made = 0
 
     def __call__(self):
         self.made += 1
+        sleep(self.SECONDS)
         return self.made
 
 
@@ -96,6 +100,7 @@ def test_the_runs_that_pieces_come_from_are_told(now):
         assert _kept.origins() == {}, "nothing is taken yet"
         assert [_kept.once(key, make) for key in "abc"] == [1, 2, 3]
         pieces = _kept.origins()["pieces"]
+    assert 2 * Once.SECONDS <= pieces.pop("seconds") < 30, "those of a and b"
     assert pieces == {"runs": 2, "first": "2026-01-01T00:00:00+00:00", "commits": ["c0ffee", "decade"]}
 
 
