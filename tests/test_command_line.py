@@ -75,7 +75,7 @@ def test_a_fit_keeps_the_model_and_says_the_errors_on_what_it_held_back(ratings,
     assert os.listdir(folder.parent) == ["m"]
 
 
-@pytest.mark.parametrize("options", ["implicit", "sgd --learning-rate 0.01", "rbm --set levels 3"])
+@pytest.mark.parametrize("options", ["implicit", "sgd --learning-rate 0.01", "rbm --set levels 3", "bayesian"])
 def test_every_model_recommends(options, table, fit, said, tmp_path):
     path = tmp_path / "whole.csv"
     table.assign(rating=table.rating.rank(pct=True).mul(2.99).astype(int) + 1).to_csv(path, index=False)
@@ -291,6 +291,28 @@ def test_a_file_of_a_new_user_that_is_wrong_is_named_with_its_form(model, said, 
     (tmp_path / "new.csv").write_bytes(content)
     err = said("recommend", model, "--device cpu --new-user", tmp_path / "new.csv", refused=1)
     assert str(tmp_path / "new.csv") in err and words in err and "CSV in UTF-8, lines ITEM,RATING" in err
+
+
+def test_implicit_feedback_is_evaluated_by_its_lists(table, fit, said, tmp_path):
+    table.head(200).to_csv(tmp_path / "train.csv", index=False)
+    fit(tmp_path / "train.csv", "--model implicit --factors 4 --epochs 2")
+    table.to_csv(tmp_path / "all.csv", index=False)
+    found = said("evaluate", tmp_path / "m", tmp_path / "all.csv", "--json")
+    assert 0 < found["ndcg@10"] <= 1 and "rmse" not in found and "mae" not in found
+
+
+def test_files_of_models_and_blends_are_used_as_folders_are(table, model, said, tmp_path):
+    parts = [ALS(4, device="cpu").fit(table, 2), SGD(4, device="cpu", learning_rate=0.01).fit(table, 2)]
+    blend = gpumf.Blend(*parts, weights=[0.5, 0.5])
+    blend.save(tmp_path / "blend.npz", seen=True)
+    items, _ = blend.recommend("u3", k=3)
+    found = said("recommend", tmp_path / "blend.npz", "--user u3 -k 3 --json --device cpu")["items"]
+    assert [row["item"] for row in found] == items.tolist()
+    assert said("recommend", f"{model}/model.npz", "--user u3") == said("recommend", model, "--user u3")
+    table.to_csv(tmp_path / "r.csv", index=False)
+    parts[0].save(tmp_path / "unseen.npz", seen=False)
+    assert "kept without what users rated" in said("evaluate", tmp_path / "unseen.npz", tmp_path / "r.csv")
+    assert "is not a saved model" in said("evaluate", tmp_path / "r.csv", tmp_path / "r.csv", refused=1)
 
 
 def test_a_user_who_has_seen_everything_is_told_so(table, fit, model, said, capsys, tmp_path):

@@ -267,7 +267,7 @@ def test_unknown_ids_are_skipped_where_that_is_asked_for():
         with pytest.raises(ValueError, match="not in the training set; pass unknown='skip' to leave out their"):
             one.score(mixed)
         for ask in (lambda one=one: one.predict("zoe", "up"), lambda one=one: one.recommend(["ann", "zoe"])):
-            with pytest.raises(KeyError, match=r"has the id 'zoe'; .*score\(\) takes unknown='skip'"):
+            with pytest.raises(KeyError, match="has the id 'zoe'"):
                 ask()
         with pytest.raises(ValueError, match="not in the training set; remove their ratings"):  # nothing else to pass
             one.evaluate_ranking(mixed)

@@ -44,7 +44,7 @@ def test_blends_are_kept_in_files(suffix, tmp_path):
     wanted, found = (one.recommend(np.arange(20), 5) for one in (blend, loaded))
     assert np.array_equal(found[0], wanted[0]) and np.array_equal(found[1], wanted[1])
     assert loaded.evaluate_ranking(TEST, 5) == blend.evaluate_ranking(TEST, 5)
-    with pytest.raises(ValueError, match="holds a Blend"):
+    with pytest.raises(ValueError, match=r"holds a Blend .*gpumf\.load"):
         ALS.load(path)
     others = Blend(models[0], ALS(4, device="cpu").fit(TEST, 1), weights=[0.5, 0.5])  # who know other ratings
     for of, seen in ((blend, False), (others, True)):
@@ -53,6 +53,16 @@ def test_blends_are_kept_in_files(suffix, tmp_path):
             Blend.load(path, device="cpu").recommend(3)
     with pytest.raises(TypeError, match="models of gpumf"):
         Blend(type("Other", (), {"predict": print})(), weights=[1]).save(path)
+
+
+def test_a_blend_is_of_models_one_by_one():
+    model = ALS(4, device="cpu")
+    blend = Blend(model, weights=[1])
+    assert repr(blend) == f"Blend({model!r}, weights=[1.])"
+    with pytest.raises(TypeError, match="one by one"):
+        Blend([model, model])
+    with pytest.raises(TypeError, match="not of another blend"):
+        Blend(blend, model)
 
 
 def test_one_user_is_answered_without_work_on_the_whole_model(tmp_path):

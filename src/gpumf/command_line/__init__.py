@@ -19,8 +19,9 @@ Lists of items that users will like: gpumf fit RATINGS --model implicit -o m; gp
 Predictions of ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
 """
 _EPILOG = """Which model: implicit (ImplicitALS) ranks items, and is the one for recommendations. als (ALS) predicts
-ratings and needs no tuning; sgd (SGD) does too, with less memory and a learning rate to choose; rbm (RBM) makes
-different errors, which is useful in a blend. What predicts ratings best does not make the best lists."""
+ratings and needs no tuning; bayesian (BayesianMF) does so with less error in more time; sgd (SGD) has less memory and
+a learning rate to choose; rbm (RBM) makes different errors, which is useful in a blend. What predicts ratings best
+does not make the best lists."""
 
 
 _FLAGS = {
@@ -31,6 +32,8 @@ _FLAGS = {
     "rating=None": "--no-rating-column",
 }
 """Arguments of Python that errors name, and what the command has for them."""
+
+_MODEL = "of gpumf fit, or a file that a model's or blend's save wrote"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     fit.add_argument(
         "--model", choices=models.MODELS,
-        help="als, sgd and rbm predict ratings; implicit makes lists of items that users will like, of clicks, "
-        "purchases or ratings; default: als, and implicit with --no-rating-column",
+        help="als, bayesian, sgd and rbm predict ratings; implicit makes lists of items that users will like, of "
+        "clicks, purchases or ratings; default: als, and implicit with --no-rating-column",
     )  # fmt: skip
     fit.add_argument("--factors", type=int, help="factors, or hidden units of the RBM")
     fit.add_argument("--regularization", type=float, metavar="LAMBDA")
@@ -106,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--set", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="others",
         help="any other parameter of the model; the value is JSON, True, False, None or a string",
     )  # fmt: skip
-    fit.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
+    fit.add_argument("--epochs", type=int, help="default: 20, of bayesian 100")
     fit.add_argument(
         "--test", type=float, metavar="SHARE",
         help="hold back this share of the ratings, and say the errors on it; of implicit, how well it ranks them",
@@ -115,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--device", default="auto", help="auto, cuda, cpu or emulator; default: %(default)s")
 
     recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
-    recommend.add_argument("model", metavar="FOLDER")
+    recommend.add_argument("model", metavar="FOLDER", help=_MODEL)
     whom = recommend.add_mutually_exclusive_group(required=True)
     whom.add_argument("--user", metavar="ID", help="as the ratings have it")
     whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
@@ -129,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     recommend.add_argument("--device", default="auto")
 
     similar = command("similar", lists.similar, "list the items, or the users, that are most alike")
-    similar.add_argument("model", metavar="FOLDER")
+    similar.add_argument("model", metavar="FOLDER", help=_MODEL)
     which = similar.add_mutually_exclusive_group(required=True)
     which.add_argument("--item", metavar="ID", help="as the ratings have it")
     which.add_argument("--user", metavar="ID")
@@ -137,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     similar.add_argument("--device", default="auto")
 
     evaluate = command("evaluate", models.evaluate, "say the errors of a model on ratings, and how well it ranks")
-    evaluate.add_argument("model", metavar="FOLDER")
+    evaluate.add_argument("model", metavar="FOLDER", help=_MODEL)
     _ratings(evaluate, "ratings")
     evaluate.add_argument("-k", type=int, default=10, help="length of the rankings; default: %(default)s")
     evaluate.add_argument("--device", default="auto")

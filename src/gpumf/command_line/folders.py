@@ -74,8 +74,8 @@ def _prepare(folder):
 
 
 def kept(folder: str, device: Device) -> Model | Blend:
-    """The model that `gpumf fit` kept in the folder."""
-    path = Path(folder, _MODEL)
+    """The model that `gpumf fit` kept in the folder, or `save` of a model or blend in a file of this name."""
+    path = Path(folder) if Path(folder).is_file() else Path(folder, _MODEL)
     if not path.is_file():
         raise ValueError(f"{folder} holds no model; `gpumf fit RATINGS -o {folder}` makes one")
     return gpumf.load(path, device)

@@ -7,14 +7,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf._util.validation import brief, integer
 from gpumf.command_line.folders import ids_of, kept, output_folder
 from gpumf.models.checks import NothingHeldOut
 from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
 
 _K = 10  # length of the lists that held-back ratings judge
-MODELS: dict[str, Any] = {"als": ALS, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
+MODELS: dict[str, Any] = {"als": ALS, "bayesian": BayesianMF, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
 _COLUMNS = "user", "item", "rating"
 _PYTHON = {"True": True, "False": False, "None": None}
 
@@ -23,7 +23,8 @@ def fit(options: Namespace) -> tuple[dict, str]:
     """Train and keep a model; what it was trained on, and its last errors on what was held back."""
     if not options.output:  # which Path takes for the current folder
         raise ValueError("--output is empty; name a folder, and check that no shell variable is unset")
-    integer("--epochs", options.epochs, 1)
+    if options.epochs is not None:
+        integer("--epochs", options.epochs, 1)
     if options.model is None:
         options.model = "implicit" if options.rating_column is None else "als"
         if options.model == "implicit" and not options.json:
@@ -38,7 +39,8 @@ def fit(options: Namespace) -> tuple[dict, str]:
                 "implicit, which is for clicks and purchases"
             )
         train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
-        model.fit(train, options.epochs, test, progress=not options.json, ids=True)
+        epochs = {} if options.epochs is None else {"epochs": options.epochs}
+        model.fit(train, validation=test, progress=not options.json, ids=True, **epochs)
         save(model, seen=options.ratings_kept)
     answer = {"model": options.model, "folder": str(output), "solver": model.solver, "device": model.device}
     answer |= {"users": train.n_users, "items": train.n_items, "ratings": train.nnz, "epochs": model.epoch}
@@ -77,7 +79,9 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
         raise ValueError(f"{options.ratings} has no rating of a user and an item that {options.model} was trained on")
     shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
-    answer = {"ratings": test.nnz, "unknown": given.nnz - test.nnz} | model.score(test)
+    answer: dict[str, float] = {"ratings": test.nnz, "unknown": given.nnz - test.nnz}
+    if not isinstance(model, ImplicitALS):  # whose errors against a preference of 1 say nothing about lists
+        answer |= model.score(test)
     note = ""
     if model._seen_rows is not None:  # else lists would be of what users rated before
         try:
@@ -85,6 +89,8 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
             answer |= {f"{name}@{options.k}": value for name, value in found.items()}
         except NothingHeldOut:
             note = f"\nno rankings: all {test.nnz:,} ratings are in the training set, whose items lists leave out"
+    else:
+        note = "\nno rankings: the model was kept without what users rated"
     return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items()) + note
 
 

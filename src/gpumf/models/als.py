@@ -381,7 +381,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     ----------
     factors : int from 1, as many as fit the memory; above 256 on a GPU for `preconditioned_cg`, up to 8,192, and
         `dense_cuda`, which solves exactly; above 300 on the CPU for `dense` alone
-    regularization : lambda > 0, in squared factor units. By default such that lambda_u of a mean user is s alpha |r|
+    regularization : lambda > 0, in squared factor units; one far above the default's shrinks all factors to 0. By
+        default such that lambda_u of a mean user is s alpha |r|
         sqrt(m w0 / (alpha |r|)), with the mean |r|: as the noise of its pairs, it grows with the root of what they
         weigh. `fit` chooses s, from 0.55 on in steps of sqrt(2), by NDCG@10 on a tenth of the ratings that is held
         out, in about the time of a training of 20 to 40 epochs. With fewer than 10,000 or more than 5,000,000

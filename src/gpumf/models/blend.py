@@ -77,12 +77,19 @@ class Blend(Recommender, Identified):
         self._common = Once()
         self._check_parts()
 
+    def __repr__(self):
+        return f"Blend({', '.join(map(repr, self.models))}, weights={self.weights})"
+
     def _check_parts(self):
         """Raise where models, or weights, cannot be blended: they may have been assigned since the constructor."""
         models, weights = self.models, self.weights
         if not isinstance(models, tuple | list) or not models:
             raise ValueError("a blend needs at least one model")
+        if isinstance(models[0], tuple | list):
+            raise TypeError("a blend takes its models one by one, as in Blend(first, second), not as a list")
         for model in models:
+            if isinstance(model, Blend):
+                raise TypeError("a blend is of models, not of another blend; give it the models of that one")
             if not callable(getattr(model, "predict", None)):
                 raise TypeError(f"a blend is of models, which have the method predict, not of {type(model).__name__}")
         if weights is not None:

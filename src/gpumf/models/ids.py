@@ -111,7 +111,6 @@ class Identified(ABC):
             raise KeyError(
                 f"no {side} of the training set has the id {brief(unknown)}; with ids=False, {side}s are positions"
                 + ("; for new users use recommend(ratings=..)" if side == "user" else "")
-                + "; to leave unknown ids out of an evaluation, score() takes unknown='skip'"
             )
         return places.reshape(given.shape)
 

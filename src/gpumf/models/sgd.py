@@ -406,8 +406,9 @@ class SGD(Factorization, Model):
     ) -> Self:
         """Train the fitted model further, on new ratings alone.
 
-        Users and items may be new too: positions up to `new.n_users` and `new.n_items`, which are not below the
-        model's. They start with random factors. The mean from which biases count stays as it was.
+        Users and items of `Ratings` may be new too: positions up to `new.n_users` and `new.n_items`, which are not
+        below the model's. They start with random factors. A data frame may not name new ids. The mean from
+        which biases count stays as it was.
 
         Parameters
         ----------
