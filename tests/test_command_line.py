@@ -362,6 +362,8 @@ def test_the_first_line_of_a_file_without_a_header_is_a_rating(table, ratings, f
     err = said("fit", path, "--no-header --user-column who -o", tmp_path / "m", refused=1)
     assert "--user-column is a position from 0, not 'who'" in err
     err = said("fit", path, "--no-header --rating-column 9 -o", tmp_path / "m", refused=1)
+    named = said("fit", ratings, "--no-header -o", tmp_path / "m", refused=1)
+    assert "line 1:" in named and "leave out --no-header" in named
     assert "no column 9 among 4" in err and "leave --no-header out" in err and "header=" not in err
 
 

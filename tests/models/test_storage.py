@@ -7,6 +7,7 @@ import pytest
 
 import gpumf
 from gpumf import ALS, RBM, Blend
+from gpumf.models import replacing
 
 
 def contents(path):
@@ -119,3 +120,12 @@ def test_a_wrong_device_is_no_damage_of_the_file(sets, tmp_path):
     Blend(model, weights=[1]).save(path)
     with pytest.raises(ValueError, match=r"^device must be"):
         Blend.load(path, device="tpu")
+
+
+def test_errors_name_what_the_user_named_and_not_a_file_beside_it(tmp_path):
+    with pytest.raises(FileNotFoundError) as missing, replacing.replacing(tmp_path / "no/scores.json"):
+        pass
+    assert missing.value.filename == str(tmp_path / "no/scores.json")
+    with pytest.raises(IsADirectoryError) as folder:
+        replacing.open_file(tmp_path)
+    assert folder.value.filename == str(tmp_path)

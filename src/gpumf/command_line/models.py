@@ -11,7 +11,7 @@ from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf._util.validation import brief, integer
 from gpumf.command_line.folders import ids_of, kept, output_folder
 from gpumf.models.checks import NothingHeldOut
-from gpumf.ratings import Ratings, dataset_names, load_dataset, read_ratings
+from gpumf.ratings import DataError, Ratings, dataset_names, load_dataset, read_ratings
 
 _K = 10  # length of the lists that held-back ratings judge
 MODELS: dict[str, Any] = {"als": ALS, "bayesian": BayesianMF, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
@@ -117,7 +117,12 @@ def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
     columns = [getattr(options, f"{name}_column") for name in _COLUMNS]
     if not options.header:
         columns = [_position(*pair) for pair in zip(_COLUMNS, columns, strict=True)]
-    return read_ratings(given, *columns, header=options.header, duplicates=options.duplicates, one_user=one_user)
+    try:
+        return read_ratings(given, *columns, header=options.header, duplicates=options.duplicates, one_user=one_user)
+    except DataError as error:
+        if options.header or "line 1:" not in str(error):
+            raise
+        raise DataError(f"{error}; if line 1 names the columns, leave out --no-header") from error
 
 
 def _position(name: str, given: str | None) -> int | None:

@@ -32,11 +32,13 @@ _SUFFIX = ".saving"
 def open_file(path: str | PathLike) -> BinaryIO:
     """Open a file to read; OSError where it is not there, or no regular file."""
     # A pipe without writers is not waited for.
-    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
-    return file
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+    mode = os.fstat(opened).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(opened)
+        kind = (errno.EISDIR, "it is a folder") if stat.S_ISDIR(mode) else (errno.EINVAL, "it is no regular file")
+        raise OSError(*kind, os.fspath(path))
+    return os.fdopen(opened, "rb")
 
 
 @contextmanager
@@ -79,7 +81,11 @@ def _made(path: Path) -> tuple[Path, BinaryIO]:
     """A new file beside the path, locked, and its name."""
     while True:
         beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
-        new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        except OSError as error:
+            error.filename = str(path)  # what the user named
+            raise
         file = os.fdopen(new, "w+b")
         if fcntl:
             with suppress(OSError):  # a file system without locks
