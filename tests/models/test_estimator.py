@@ -269,8 +269,12 @@ def test_unknown_ids_are_skipped_where_that_is_asked_for():
         for ask in (lambda one=one: one.predict("zoe", "up"), lambda one=one: one.recommend(["ann", "zoe"])):
             with pytest.raises(KeyError, match="has the id 'zoe'"):
                 ask()
-        with pytest.raises(ValueError, match="not in the training set; remove their ratings"):  # nothing else to pass
+        with pytest.raises(ValueError, match="not in the training set; pass unknown='skip'"):
             one.evaluate_ranking(mixed)
+        of_known = ["ann"], ["up"], [3]
+        assert one.evaluate_ranking(mixed, 1, unknown="skip") == one.evaluate_ranking(of_known, 1)
+        with pytest.raises(ValueError, match="remove their ratings"):  # nothing else to pass
+            one.recommend("ann", seen=mixed)
     assert model.score(mixed, unknown="skip") == model.score((["ann"], ["up"], [3]))
     blend = Blend(model, weights=[1])
     assert blend.score(mixed, unknown="skip") == pytest.approx(model.score(mixed, unknown="skip"), rel=1e-5)

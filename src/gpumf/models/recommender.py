@@ -21,7 +21,7 @@ from gpumf.ratings.csr import CompressedRows, row_offsets
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from gpumf.models.ids import Ids
+    from gpumf.models.ids import Ids, Unknown
     from gpumf.ratings.convert import RatingsLike
 
     Seen: TypeAlias = RatingsLike | tuple[()]
@@ -318,6 +318,7 @@ class Recommender(_Base):
         candidates: Listed | None = None,
         filter_items: Listed | None = None,
         ids: bool | None = None,
+        unknown: Unknown = "error",
     ) -> dict[str, float]:
         """How many of the k best items that the model finds for a user are among those that the user rated later.
 
@@ -338,6 +339,7 @@ class Recommender(_Base):
         k : int, the number of items where it is larger
         seen, candidates, filter_items, ids : as in `recommend`
         users : the users to average over; all by default
+        unknown : 'error', raise where an id is not of the training set; 'skip', leave its ratings out
 
         Returns
         -------
@@ -359,7 +361,7 @@ class Recommender(_Base):
         (['precision', 'recall', 'map', 'ndcg'], True)
         """
         self._check_fitted()
-        test = self._like(test, "test")
+        test = self._like(test, "test", unknown, skips=True)
         self._check_shape(test)
         k = self._length(k, self._shape[1])
         chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
