@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ _STEPS = (1, 2**0.5), (16, 1)  # by which `fit` changes them, as long as lists b
 _FEWEST, _MOST = 10_000, 5_000_000  # ratings of which some are held out
 _HELD, _TRIALS, _FIRST, _FURTHER = 0.1, 7, 6, 3  # the share of these; trials at most; epochs of the first and others
 _GAIN = 1.005  # times the NDCG before, from which on it counts as better: less may be chance
+_VANISHED, _LOOKED_AT = 1e-9, 4096  # factors that say nothing, below it; items of which one has to be above
 _START_DEVIATION = 0.1  # of the initial factors' lengths, of implicit feedback (Rendle et al. 2022)
 DAMPED = 1.0
 """`regularization` with damped biases."""
@@ -381,8 +383,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     ----------
     factors : int from 1, as many as fit the memory; above 256 on a GPU for `preconditioned_cg`, up to 8,192, and
         `dense_cuda`, which solves exactly; above 300 on the CPU for `dense` alone
-    regularization : lambda > 0, in squared factor units; one far above the default's shrinks all factors to 0. By
-        default such that lambda_u of a mean user is s alpha |r|
+    regularization : lambda > 0, in squared factor units; one far above the default's shrinks all factors to 0, of
+        which `fit` warns. By default such that lambda_u of a mean user is s alpha |r|
         sqrt(m w0 / (alpha |r|)), with the mean |r|: as the noise of its pairs, it grows with the root of what they
         weigh. `fit` chooses s, from 0.55 on in steps of sqrt(2), by NDCG@10 on a tenth of the ratings that is held
         out, in about the time of a training of 20 to 40 epochs. With fewer than 10,000 or more than 5,000,000
@@ -539,6 +541,17 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     def _of_content(cls, header, arrays, device, numbers=True):
         before = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}  # of files that do not have them
         return super()._of_content(header | {"parameters": before | header["parameters"]}, arrays, device, numbers)
+
+    def _finish(self, clock, arrays, rows, best):
+        super()._finish(clock, arrays, rows, best)
+        items, rated = self._learned[1][:_LOOKED_AT], self._item_known[:_LOOKED_AT]
+        if rated.any() and np.abs(items).max() < _VANISHED:
+            warnings.warn(
+                f"regularization={self.regularization} is so large that all factors became 0, and lists say nothing; "
+                "lower it, or leave it out, so that fit chooses it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _draw(self, train, rows, key):
         return normal_factors(rows, self.factors, _START_DEVIATION / self.factors**0.5, key, train.device)

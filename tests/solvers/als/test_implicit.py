@@ -1,5 +1,6 @@
 """Implicit feedback: every kernel against the float64 reference, and what the estimator makes of it."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -145,6 +146,16 @@ def test_a_user_without_ratings_prefers_nothing():
 def test_it_starts_near_zero(factors):
     for start in ImplicitALS(factors, device="cpu").initial_factors(blocks()):
         assert abs(start.mean()) < 0.02 and start.std() == pytest.approx(0.1 / factors**0.5, rel=0.3)
+
+
+def test_a_regularization_that_shrinks_all_factors_to_zero_is_told(device):
+    train = ragged_ratings(60, 40, 20, seed=3)
+    with pytest.warns(RuntimeWarning, match="regularization=1000000.0 is so large that all factors became 0"):
+        ImplicitALS(8, regularization=1e6, device=device).fit(train, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ImplicitALS(8, device=device).fit(train, 4)
+        ImplicitALS(8, regularization=1e6, device=device).fit(train, 0)
 
 
 def test_an_exponent_beyond_the_range_of_float32_is_refused():
