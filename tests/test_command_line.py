@@ -134,7 +134,7 @@ def test_an_evaluation_counts_what_the_model_does_not_know(model, table, said, t
     pd.concat([table.head(50), strangers]).rename(columns={"user": "who"}).sample(frac=1, random_state=0).to_csv(path)
     command = "evaluate", model, path, "--user-column who -k 3"
     found = said(*command, "--json")
-    assert found["ratings"] == 50 and found["unknown"] == 2 and found["rmse"] < 0.5
+    assert found["ratings"] == found["in_training"] == 50 and found["unknown"] == 2 and found["rmse"] < 0.5
     assert not [name for name in found if "@" in name], "lists leave out what the model was trained on"
     assert "no rankings: all 50 ratings are in the training set" in said(*command)
 
@@ -299,6 +299,7 @@ def test_implicit_feedback_is_evaluated_by_its_lists(table, fit, said, tmp_path)
     table.to_csv(tmp_path / "all.csv", index=False)
     found = said("evaluate", tmp_path / "m", tmp_path / "all.csv", "--json")
     assert 0 < found["ndcg@10"] <= 1 and "rmse" not in found and "mae" not in found
+    assert found["in_training"] == 200 < found["ratings"]
 
 
 def test_files_of_models_and_blends_are_used_as_folders_are(table, model, said, tmp_path):

@@ -7,6 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf._util.validation import brief, integer
 from gpumf.command_line.folders import ids_of, kept, output_folder
@@ -61,7 +63,7 @@ def fit(options: Namespace) -> tuple[dict, str]:
 
 
 def evaluate(options: Namespace) -> tuple[dict, str]:
-    """Errors and rankings on ratings, of those of users and items that the model knows.
+    """Errors and rankings on ratings of users and items that the model knows, and how many it was trained on.
 
     There are no rankings of a model that was kept without what users rated, nor of ratings that it was trained on.
     """
@@ -80,10 +82,13 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer: dict[str, float] = {"ratings": test.nnz, "unknown": given.nnz - test.nnz}
+    if (seen := model._seen_rows) is not None:
+        trained_on = np.repeat(np.arange(seen.n_rows), seen.counts) * np.int64(test.n_items) + seen.indices
+        answer["in_training"] = int(np.isin(test.users * np.int64(test.n_items) + test.items, trained_on).sum())
     if not isinstance(model, ImplicitALS):  # whose errors against a preference of 1 say nothing about lists
         answer |= model.score(test)
     note = ""
-    if model._seen_rows is not None:  # else lists would be of what users rated before
+    if seen is not None:  # else lists would be of what users rated before
         try:
             found = model.evaluate_ranking(test, options.k)
             answer |= {f"{name}@{options.k}": value for name, value in found.items()}
