@@ -22,7 +22,7 @@ _BYTES_A_RATING = 48
 """Of the device's memory that have to be free for each: it, both its orders, and what an order is made with."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeviceRatings(Ratings):
     """`Ratings` whose columns are arrays on a device: what a model takes that is trained there.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -34,7 +34,7 @@ _MAKING = threading.RLock()
 """Of threads that share ratings, one makes a part of them while the others wait for it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
     """A set of ratings r_ui as coordinate arrays (COO), with lazy compressed forms.
 
@@ -62,6 +62,8 @@ class Ratings:
     >>> ratings = Ratings([1, 0, 1], [2, 0, 0], [5, 3, 4], n_users=2, n_items=3, scale=(1, 5), times=[30, 10, 20])
     >>> ratings.nnz, ratings.density, ratings.mean, ratings.bounds, dataclasses.replace(ratings, scale=None).bounds
     (3, 0.5, 4.0, (1, 5), (3.0, 5.0))
+    >>> ratings
+    <Ratings 'ratings': 3 ratings of 2 users and 3 items>
     >>> ratings.user_counts, ratings.item_counts
     (array([1, 2]), array([2, 0, 1]))
     >>> ratings.by_user.indices, ratings.by_item.indptr
@@ -101,8 +103,8 @@ class Ratings:
     item_ids: np.ndarray = None  # type: ignore[assignment]
     name: str = "ratings"
     sha256: str | None = None
-    test_mask: np.ndarray | None = field(default=None, repr=False)
-    times: np.ndarray | None = field(default=None, repr=False)
+    test_mask: np.ndarray | None = None
+    times: np.ndarray | None = None
 
     @classmethod
     def from_arrays(
@@ -266,6 +268,10 @@ class Ratings:
         check_scale(self.scale, self.name)
         if self.scale is not None:
             set_(self, "scale", tuple(self.scale))
+
+    def __repr__(self) -> str:
+        counts = f"{self.nnz:,} ratings of {self.n_users:,} users and {self.n_items:,} items"
+        return f"<{type(self).__name__} {self.name!r}: {counts}>"
 
     @property
     def nnz(self) -> int:
