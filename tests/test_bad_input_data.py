@@ -95,6 +95,8 @@ FILES = {
     "negative id": (TABLE.replace("8,11", "8,-11"), {}, "line 4: negative item id -11"),
     "huge negative id": (TABLE.replace("8,11", f"{-2**63},11"), {}, "line 4: negative user id -9223372036854775808"),
     "decimal comma": (TABLE.replace("2.5", "2,5"), {}, "line 3: 4 fields where 3 belong"),
+    "decimal comma in its own field": (
+        TABLE.replace(",", ";").replace("2.5", "2,5"), {}, "line 3: rating '2,5' is not a number; .* decimal point"),
     "short line": (TABLE.replace("8,11,1", "8,11"), {}, "line 4: 2 fields where 3 belong"),
     "quote left open": (TABLE.replace("8,11", '"8,11'), {}, "line 4"),
     "duplicates": (TABLE + "8,10,3\n", {}, "line 5: user 8 rates item 10 again, first at .*line 3"),

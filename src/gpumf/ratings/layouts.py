@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -135,7 +136,9 @@ class Delimited:
                     )
                 except pa.ArrowInvalid:
                     wanted = "a number" if name == self.rating else "an integer of 64 bits"
-                    return DataError(f"{file}, line {number}: {name} {field!r} is not {wanted}; correct it")
+                    comma = re.fullmatch(r"\s*[+-]?\d*,\d+\s*", field)
+                    remedy = "write it with a decimal point" if comma else "correct it"
+                    return DataError(f"{file}, line {number}: {name} {field!r} is not {wanted}; {remedy}")
         return None
 
 
