@@ -122,6 +122,22 @@ def test_a_wrong_device_is_no_damage_of_the_file(sets, tmp_path):
         Blend.load(path, device="tpu")
 
 
+@pytest.mark.parametrize("suffix", ["csv", "npz", "safetensors"])
+def test_a_file_that_is_no_model_is_not_replaced(suffix, sets, tmp_path):
+    path, model = tmp_path / f"mine.{suffix}", ALS(2, device="cpu").fit(sets[0], 1)
+    np.savez(tmp_path / "arrays.npz", ratings=np.arange(4))
+    path.write_bytes((tmp_path / "arrays.npz").read_bytes() if suffix == "npz" else b"user,item,rating\n1,2,3\n")
+    before = path.read_bytes()
+    for one in (model, Blend(model, weights=[1])):
+        with pytest.raises(ValueError, match=f"mine.{suffix} holds something else than a model"):
+            one.save(path)
+    assert path.read_bytes() == before
+    path.write_bytes(b"")
+    model.save(path)
+    Blend(model, weights=[1]).save(path)
+    assert isinstance(gpumf.load(path, device="cpu"), Blend), "a model is replaced, by one of another class too"
+
+
 def test_errors_name_what_the_user_named_and_not_a_file_beside_it(tmp_path):
     with pytest.raises(FileNotFoundError) as missing, replacing.replacing(tmp_path / "no/scores.json"):
         pass

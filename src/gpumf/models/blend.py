@@ -218,6 +218,7 @@ class Blend(Recommender, Identified):
         Raises
         ------
         TypeError : something else than models of gpumf
+        ValueError : as of `Model.save`
 
         >>> from gpumf import ALS, Blend
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]

@@ -43,9 +43,17 @@ def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.nda
     path : of the file, an older one is replaced; one that ends in .safetensors is of that format, others are .npz
     header : dict of plain values
     arrays : dict name -> array
+
+    Raises ValueError: a file of this name holds something else than a model, and stays
+    Raises OSError: the file cannot be written
     """
     # Their names: the checksums of a damaged archive do not tell that arrays are missing.
     path, text = path_of(path), json.dumps({"format": _FORMAT, "arrays": sorted(arrays)} | header)
+    if path.is_file() and path.stat().st_size and not is_model(path):
+        raise ValueError(
+            f"{path} holds something else than a model, or a damaged one, and stays as it is; save to another name, "
+            "or remove it before"
+        )
     write_arrays = write_tensors if path.suffix == _TENSORS else write_archive
     try:
         with replacing(path) as file:
@@ -91,9 +99,10 @@ def read(
 
 
 def is_model(path: str | PathLike) -> bool:
-    """Whether a file is an .npz archive whose header is one that `write` wrote; its arrays are not read."""
-    with suppress(Exception), open_archive(path) as (text, _):
-        return json.loads(text)["format"] in _READ
+    """Whether a file has a header that `write` wrote, of any format; its arrays are not read."""
+    for opened in (open_archive, open_tensors):
+        with suppress(Exception), opened(path) as (text, _):
+            return isinstance(json.loads(text)["format"], int)
     return False
 
 
@@ -152,7 +161,7 @@ class Stored(_Base):
     def save(self, path: str | PathLike, *, seen: bool = False) -> None:
         """Write the fitted model to one file: what it learned, its ids, parameters and history, no ratings.
 
-        A file of this name is replaced once the new one is whole.
+        A model of this name is replaced once the new one is whole; a file with something else in it is not.
 
         Parameters
         ----------
@@ -163,7 +172,8 @@ class Stored(_Base):
 
         Raises
         ------
-        ValueError : seen=True where the training set is not known; numbers that are not finite
+        ValueError : seen=True where the training set is not known; numbers that are not finite; a file that is no
+            model has this name
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
