@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from gpumf import backends
 from gpumf_study import results
 from launched import Launched
-from support import GpuRecord, own_cores, own_gpu_first
+from support import GpuRecord, number_of, own_cores, own_gpu_first
 
 # The same few examples in every run, however long one takes, as the first ones compile; `--hypothesis-profile=search`
 # draws more, and others each time.
@@ -72,7 +72,9 @@ def pytest_configure(config):
     if gpus := given.get("gpus"):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus  # CuPy has not asked for any yet
     if given and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, own_cores(given["workerid"], given["workercount"], os.sched_getaffinity(0)))
+        os.sched_setaffinity(
+            0, own_cores(number_of(given["workerid"]), given["workercount"], os.sched_getaffinity(0))
+        )
     config.pluginmanager.register(Launched(config), "launched")
     if config.getoption("--unpooled"):
         import cupy

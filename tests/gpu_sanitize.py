@@ -116,7 +116,7 @@ def check(words):
 def checked_on(place, words, cores):
     """`check`, on its own share of the cores: threads of several that wait for each other make all of them slow."""
     if cores:
-        os.sched_setaffinity(0, own_cores(f"gw{place}", len(TOOLS), cores))  # of this thread, and what it starts
+        os.sched_setaffinity(0, own_cores(place, len(TOOLS), cores))  # of this thread, and what it starts
     return check(words)
 
 

@@ -136,6 +136,11 @@ def hashed(x):
     return z ^ z >> 31
 
 
+def number_of(worker):
+    """The number, from 0, of a worker of pytest-xdist, whose name is 'gw0' and so on."""
+    return int(worker.removeprefix("gw"))
+
+
 def own_gpu_first(worker, gpus):
     """CUDA_VISIBLE_DEVICES of a worker of pytest-xdist: all GPUs, so that tests of several see them, from its own on.
 
@@ -144,18 +149,18 @@ def own_gpu_first(worker, gpus):
     """
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     names = names[:gpus] if names[0] else [*map(str, range(gpus))]
-    own = int(worker.removeprefix("gw")) % max(gpus, 1)
+    own = number_of(worker) % max(gpus, 1)
     return ",".join(names[own:] + names[:own])
 
 
 def own_cores(worker, workers, cores):
-    """The cores of a worker of pytest-xdist: its share, two at least, so that threads of all workers do not compete.
+    """The cores of one of so many workers: its share, two at least, so that threads of all workers do not compete.
 
-    worker : str, 'gw0' and so on; workers : int; cores : of this process
+    worker : int from 0; cores : of this process
     """
     cores = sorted(cores)
     share = min(max(len(cores) // workers, 2), len(cores))
-    first = int(worker.removeprefix("gw")) * share
+    first = worker * share
     return {cores[(first + k) % len(cores)] for k in range(share)}
 
 

@@ -96,7 +96,7 @@ def test_each_process_of_the_tests_has_another_gpu_first(monkeypatch):
 
 
 def test_workers_share_the_cores_and_have_two_at_least():
-    assert [own_cores(f"gw{k}", 3, range(10, 17)) for k in range(3)] == [{10, 11}, {12, 13}, {14, 15}]
-    assert [own_cores(f"gw{k}", 8, {0, 1}) for k in (0, 7)] == [{0, 1}, {0, 1}]
-    assert [own_cores(f"gw{k}", 4, range(6)) for k in range(4)] == [{0, 1}, {2, 3}, {4, 5}, {0, 1}]
-    assert own_cores("gw0", 2, {5}) == {5}
+    assert [own_cores(k, 3, range(10, 17)) for k in range(3)] == [{10, 11}, {12, 13}, {14, 15}]
+    assert [own_cores(k, 8, {0, 1}) for k in (0, 7)] == [{0, 1}, {0, 1}]
+    assert [own_cores(k, 4, range(6)) for k in range(4)] == [{0, 1}, {2, 3}, {4, 5}, {0, 1}]
+    assert own_cores(0, 2, {5}) == {5}

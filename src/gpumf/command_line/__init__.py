@@ -163,7 +163,7 @@ def _ratings(parser: argparse.ArgumentParser, name: str) -> None:
         help="a CSV, TSV or Parquet file, a folder of them, an address (https://), - for standard input, or the name "
         "of a data set, as ml-100k-synthetic",
     )  # fmt: skip
-    for position, column in enumerate(("user", "item", "rating")):
+    for position, column in enumerate(models.COLUMNS):
         parser.add_argument(
             f"--{column}-column", default=column, metavar="NAME",
             help=f"default: %(default)s; with --no-header a position from 0, by default {position}",

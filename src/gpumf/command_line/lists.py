@@ -115,51 +115,45 @@ def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[
     explicit : name of a model of explicit ratings, which needs each; for others an item without a rating counts 1
     """
     if len(given) == 1 and os.path.isfile(given[0]):
-        return _ratings_of_file(given[0], explicit)
-    parts = [text.rpartition("=") for text in given]
-    pairs: list[tuple[str, str | None]] = [
-        (item, rating) if equals else (rating, None) for item, equals, rating in parts
-    ]
-    if len(pairs) == 1 and pairs[0][1] is None and given[0] not in known.astype(str):
-        raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
-    for item, rating in pairs:
+        form = "lines ITEM,RATING" if explicit else "lines ITEM,RATING or ITEM"
+        expected = f"--new-user takes CSV in UTF-8, {form}, with the header item,rating or without one"
+        found = _of_file(given[0], expected)
+    else:
+        expected = "give ITEM=RATING, or a file of lines ITEM,RATING"
+        parts = [text.rpartition("=") for text in given]
+        found = [("--new-user", *((item, rating) if equals else (rating, None))) for item, equals, rating in parts]
+        if len(given) == 1 and found[0][2] is None and given[0] not in known.astype(str):
+            raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
+    pairs = []
+    for where, item, rating in found:
         if rating is None and explicit:
             raise ValueError(
-                f"--new-user: item {brief(item)} has no rating, which {explicit} needs; give ITEM=RATING, or a file "
-                "of lines ITEM,RATING. Items alone are for --model implicit"
+                f"{where}: item {brief(item)} has no rating, which {explicit} needs; {expected}. Items alone are for "
+                "--model implicit"
             )
-    try:
-        return [(item, 1.0 if rating is None else float(rating)) for item, rating in pairs]
-    except ValueError as error:
-        raise ValueError(f"--new-user takes ITEM=RATING, or a file of lines ITEM,RATING: {error}") from error
+        try:
+            pairs.append((item, 1.0 if rating is None else float(rating)))
+        except ValueError as error:
+            raise ValueError(f"{where}: {brief(rating)} is not a number; {expected}") from error
+    return pairs
 
 
-def _ratings_of_file(path: str, explicit: str | None) -> list[tuple[str, float]]:
-    """(item, rating) of the lines of a CSV file, the first of which may be the header item,rating."""
-    form = "lines ITEM,RATING" if explicit else "lines ITEM,RATING or ITEM"
-    expected = f"--new-user takes CSV in UTF-8, {form}, with the header item,rating or without one"
+def _of_file(path: str, expected: str) -> list[tuple[str, str, str | None]]:
+    """(place, item, rating or None) of the lines of a CSV file, the first of which may be the header item,rating.
+
+    expected : what messages say of its form
+    """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            rows = [(reader.line_num, [field.strip() for field in row]) for row in reader if row]
+            rows = [(f"{path}, line {reader.line_num}", *map(str.strip, row)) for row in reader if row]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8; {expected}") from error
     except csv.Error as error:
         raise ValueError(f"{path}: {error}; {expected}") from error
-    if rows and rows[0][1][:2] in (["item", "rating"], ["item"]):
+    if rows and rows[0][1:3] in (("item", "rating"), ("item",)):
         rows = rows[1:]
-    pairs = []
-    for number, (item, *others) in rows:
-        where = f"{path}, line {number}"
+    for where, item, *others in rows:
         if not others and any(delimiter in item for delimiter in "\t;"):
             raise ValueError(f"{where}: no comma in {brief(item)}; {expected}")
-        if not others and explicit:
-            raise ValueError(
-                f"{where}: item {brief(item)} has no rating, which {explicit} needs; {expected}. "
-                "Items alone are for --model implicit"
-            )
-        try:
-            pairs.append((item, float(others[0]) if others else 1.0))
-        except ValueError as error:
-            raise ValueError(f"{where}: {brief(others[0])} is not a number; {expected}") from error
-    return pairs
+    return [(where, item, others[0] if others else None) for where, item, *others in rows]

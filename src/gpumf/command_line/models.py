@@ -17,7 +17,7 @@ from gpumf.ratings import DataError, Ratings, dataset_names, load_dataset, read_
 
 _K = 10  # length of the lists that held-back ratings judge
 MODELS: dict[str, Any] = {"als": ALS, "bayesian": BayesianMF, "implicit": ImplicitALS, "rbm": RBM, "sgd": SGD}
-_COLUMNS = "user", "item", "rating"
+COLUMNS = "user", "item", "rating"
 _PYTHON = {"True": True, "False": False, "None": None}
 
 
@@ -83,8 +83,8 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer: dict[str, float] = {"ratings": test.nnz, "unknown": given.nnz - test.nnz}
     if (seen := model._seen_rows) is not None:
-        trained_on = np.repeat(np.arange(seen.n_rows), seen.counts) * np.int64(test.n_items) + seen.indices
-        answer["in_training"] = int(np.isin(test.users * np.int64(test.n_items) + test.items, trained_on).sum())
+        cells, trained_on = (of.cells(test.n_items) for of in (test.by_user, seen))
+        answer["in_training"] = int(np.isin(cells, trained_on).sum())
     if not isinstance(model, ImplicitALS):  # whose errors against a preference of 1 say nothing about lists
         answer |= model.score(test)
     note = ""
@@ -119,9 +119,9 @@ def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:
 def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
     if given in dataset_names().index and not Path(given).exists():
         return load_dataset(given)
-    columns = [getattr(options, f"{name}_column") for name in _COLUMNS]
+    columns = [getattr(options, f"{name}_column") for name in COLUMNS]
     if not options.header:
-        columns = [_position(*pair) for pair in zip(_COLUMNS, columns, strict=True)]
+        columns = [_position(*pair) for pair in zip(COLUMNS, columns, strict=True)]
     try:
         return read_ratings(given, *columns, header=options.header, duplicates=options.duplicates, one_user=one_user)
     except DataError as error:
@@ -131,11 +131,11 @@ def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
 
 
 def _position(name: str, given: str | None) -> int | None:
-    """The position of a column in a file without a header: by default that of its name among `_COLUMNS`."""
+    """The position of a column in a file without a header: by default that of its name among `COLUMNS`."""
     if given is None:
         return None
     if given == name:
-        return _COLUMNS.index(name)
+        return COLUMNS.index(name)
     if not given.isdecimal():
         raise ValueError(f"with --no-header, --{name}-column is a position from 0, not {brief(given)}")
     return int(given)

@@ -208,8 +208,7 @@ class Lists(_Base):
         n_items, seen_rows = np.int64(self._shape[1]), self._rows_seen(seen)
         rated = np.unique(test.users * n_items + test.items)  # pairs as one number
         if seen_rows is not None:
-            users = np.repeat(np.arange(seen_rows.n_rows), seen_rows.counts)
-            rated = np.union1d(rated, users * n_items + seen_rows.indices)
+            rated = np.union1d(rated, seen_rows.cells(n_items))
         known = np.flatnonzero(self._item_counts > 0)
         drawn = known[rng.integers(len(known), size=(test.nnz, negatives))]
         for _ in range(_MAX_DRAWS):

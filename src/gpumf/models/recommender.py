@@ -209,11 +209,10 @@ class Recommender(_Base):
         >>> newcomers = model.fold_in((["zoe", "amy", "zoe"], ["alien", "up", "heat"], [5, 3, 1]))
         >>> newcomers.user_ids, newcomers.user_factors.shape
         (array(['amy', 'zoe'], dtype=object), (2, 4))
-        >>> try:
-        ...     model.fold_in({"brazil": 5})
-        ... except KeyError as error:
-        ...     print(error.args[0].split(";")[0])
-        no item of the training set has the id 'brazil'
+        >>> model.fold_in({"brazil": 5})
+        Traceback (most recent call last):
+            ...
+        KeyError: "no item of the training set has the id 'brazil'; with ids=False, items are positions"
         """
         self._check_fitted()
         return self._with_users(*self._ratings_of_users(ratings, ids))
@@ -380,10 +379,8 @@ class Recommender(_Base):
         where, rows = "in the training set" if seen is None else "in `seen`", self._rows_seen(seen)
         if rows is None:
             return
-        tested, n_items = test.on_host().by_user, np.int64(self._shape[1])
-        left_out, tested = (
-            np.repeat(np.arange(of.n_rows), of.counts) * n_items + of.indices for of in (rows, tested)
-        )
+        n_items = self._shape[1]
+        left_out, tested = (of.cells(n_items) for of in (rows, test.on_host().by_user))
         tested = tested[np.isin(tested // n_items, users)]
         if np.isin(tested, left_out).all():
             raise NothingHeldOut(

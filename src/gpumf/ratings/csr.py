@@ -72,6 +72,8 @@ class CompressedRows:
     array([0, 4], dtype=int32)
     >>> rows.n_rows, rows.counts, rows.less(4).values
     (3, array([2, 0, 1]), array([ 1., -1.,  0.], dtype=float32))
+    >>> rows.cells(5)
+    array([ 0,  4, 11])
     >>> rows.standardized(3, np.ones(3, np.float32), np.zeros(5, np.float32), 2).values
     array([ 0.5, -0.5,  0. ], dtype=float32)
     """
@@ -89,6 +91,10 @@ class CompressedRows:
     def counts(self) -> np.ndarray:
         """Ratings per row, int64 (rows,)."""
         return np.diff(self.indptr)
+
+    def cells(self, n_columns: int) -> np.ndarray:
+        """Row and column of each rating as one number, row * n_columns + column, int64 (nnz,), ascending."""
+        return np.repeat(np.arange(self.n_rows), self.counts) * np.int64(n_columns) + self.indices
 
     def less(self, offset: float) -> CompressedRows:
         """The same rows, each rating less a number."""
