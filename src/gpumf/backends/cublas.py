@@ -44,7 +44,8 @@ def factor(matrix):
     """Leave U of U^T U = matrix, symmetric and positive definite, in its upper triangle."""
     n, there, handle = len(matrix), matrix.data.ptr, device.get_cusolver_handle()
     work = cupy.empty(cusolver.spotrf_bufferSize(handle, _LOWER, n, there, n), np.float32)
-    cusolver.spotrf(handle, _LOWER, n, there, n, work.data.ptr, work.size, cupy.empty(1, np.int32).data.ptr)
+    info = cupy.empty(1, np.int32)  # lives until cuSOLVER has written to it, as `work` does
+    cusolver.spotrf(handle, _LOWER, n, there, n, work.data.ptr, work.size, info.data.ptr)
 
 
 def solve(rows, upper, transposed=False):
