@@ -23,6 +23,12 @@ def slow(*cases):
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
 
 
+def needs_gpus(workers):
+    """Skip on a machine with GPUs, but fewer than a local cluster of so many workers takes."""
+    if 0 < backends.gpus() < workers:
+        pytest.skip(f"{workers} workers take a GPU each, and this machine has {backends.gpus()}")
+
+
 def outside_make():
     """The environment of a process that is started by hand: without what a `make` above the tests hands on."""
     of_make = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "PYTHON"
@@ -177,6 +183,11 @@ class GpuRecord:
             return
         self.counts[report.outcome] += 1
         if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_collectreport(self, report):
+        if report.failed:  # tests that nobody ran
+            self.counts["failed"] += 1
             self.failed.append(report.nodeid)
 
     def pytest_sessionfinish(self):

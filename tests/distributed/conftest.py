@@ -2,6 +2,8 @@
 
 import pytest
 
+from support import needs_gpus
+
 try:
     import distributed.protocol  # noqa: F401 - this folder is on the path of tests under the same name, without modules
 except ImportError:
@@ -13,6 +15,7 @@ def client():
     """A client of three workers, of which tests take as many as they want."""
     from gpumf.distributed import local_cluster
 
+    needs_gpus(3)
     with local_cluster(3) as client:
         yield client
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpumf import ALS, backends
+from gpumf import ALS
 from gpumf.distributed import TrainingLost, fit, local_cluster
 from gpumf.distributed.checkpoints import read
-from support import scattered
+from support import needs_gpus, scattered
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +24,7 @@ EPOCHS = 10
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers of its own, which die."""
+    needs_gpus(2)
     with local_cluster(2) as client:
         yield client
 
@@ -104,8 +105,6 @@ def test_after_kills_training_goes_on_from_the_checkpoint_to_the_same_end(cluste
 
 @pytest.mark.gpu
 def test_a_worker_killed_on_a_gpu_costs_the_epochs_since_the_checkpoint(cluster, ratings, cuda, tmp_path):
-    if backends.gpus() < 2:
-        pytest.skip("two GPUs are needed for two workers that NCCL joins")
     cluster.wait_for_workers(2, timeout=300)
     train = partial(fit, train=ratings, epochs=EPOCHS, validation=ratings, client=cluster, workers=2, attempts=6)
     undisturbed = train(model("cuda"))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -9,7 +10,7 @@ import pytest
 
 from gpumf import ALS, backends
 from gpumf.distributed import fit, local_cluster
-from support import scattered
+from support import needs_gpus, scattered
 
 
 def listening():
@@ -35,6 +36,7 @@ def test_with_tls_the_same_is_learned_over_encrypted_connections():
     from distributed import Client
     from distributed.security import Security
 
+    needs_gpus(2)
     ratings = scattered(20, 10, 200, seed=0)
     one = ALS(3, device="cpu").fit(ratings, 2)
     with local_cluster(2, security=Security.temporary()) as client:
@@ -49,6 +51,14 @@ def test_cards_without_dask_cuda_are_refused_with_what_to_install(monkeypatch):
     monkeypatch.setattr(backends, "available", lambda: True)
     monkeypatch.setitem(sys.modules, "dask_cuda", None)
     with pytest.raises(ImportError, match="pip install dask-cuda"), local_cluster():
+        pass
+
+
+def test_more_workers_than_cards_are_refused_with_both_numbers(monkeypatch):
+    monkeypatch.setattr(backends, "available", lambda: True)
+    monkeypatch.setattr(backends, "gpus", lambda: 2)
+    monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=None))
+    with pytest.raises(ValueError, match="3 workers take a GPU each, and this machine has 2"), local_cluster(3):
         pass
 
 

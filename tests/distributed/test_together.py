@@ -8,6 +8,7 @@ import pytest
 
 from gpumf.distributed import Aborted, PeerLost, local_cluster
 from gpumf.distributed.together import together
+from support import needs_gpus
 
 
 def added(comm, first):
@@ -43,5 +44,6 @@ def killed(comm):
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_noticed():
+    needs_gpus(2)
     with local_cluster(2) as client, pytest.raises(PeerLost):
         together(client, killed, timeout=300)

@@ -31,6 +31,7 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
     Raises
     ------
     ImportError : without the extra `distributed`; on a machine with GPUs, without dask-cuda
+    ValueError : more workers than GPUs, on a machine that has any
     RuntimeError : a script calls this outside of `if __name__ == "__main__":`, where each worker would call it again
     """
     import dask
@@ -48,6 +49,8 @@ def local_cluster(workers: int | None = None, *, security: Any = None, **options
         except ImportError as error:
             raise ImportError(f"a worker for each GPU needs dask-cuda ({error}): pip install dask-cuda") from error
 
+        if workers and "CUDA_VISIBLE_DEVICES" not in options and workers > backends.gpus():
+            raise ValueError(f"{workers} workers take a GPU each, and this machine has {backends.gpus()}")
         cluster = LocalCUDACluster(n_workers=workers, **options)
     else:
         from distributed import LocalCluster
