@@ -7,20 +7,25 @@ import pytest
 
 from gpumf_study import canary, results
 
-RNG = np.random.default_rng(1)
-RECORDED = 1 + 0.01 * RNG.standard_normal(20)
+RECORDED = [0.99, 1.0, 1.01]
 
 
 @pytest.mark.parametrize(
     ("factor", "spread", "word"),
     [(1.0, 0.01, "equal"), (1.02, 0.01, "equal"), (0.98, 0.01, "equal"), (1.2, 0.01, "slower"), (0.8, 0.01, "faster"),
-     (1.05, 0.01, "unclear"), (1.0, 0.5, "unclear")],
+     (1.05, 0.01, "unclear"), (1.0, 0.1, "unclear")],
 )  # fmt: skip
 def test_equal_is_an_interval_within_the_margin(factor, spread, word):
-    today = factor + spread * np.random.default_rng(2).standard_normal(20)
-    ratio, low, high, said = canary.verdict(today, RECORDED)
+    ratio, low, high, said = canary.verdict(factor * np.exp([-spread, 0, spread]), RECORDED)
     assert said == word and low <= ratio <= high
-    assert np.isclose(ratio, np.median(today) / np.median(RECORDED))
+    assert np.isclose(ratio, factor, rtol=1e-4)
+
+
+def test_the_interval_is_that_of_student_with_the_variance_of_both():
+    """Of logarithms -0.01, 0, 0.01 twice: a standard error of 0.01 sqrt(2/3), and 4 degrees of freedom."""
+    logarithms = np.exp([-0.01, 0, 0.01])
+    _, low, high, _ = canary.verdict(logarithms, logarithms)
+    assert np.isclose(np.log(high), 2.7764451 * 0.01 * np.sqrt(2 / 3)) and np.isclose(low * high, 1)
 
 
 def test_there_are_ten_and_each_names_a_solver_of_its_model():
@@ -30,11 +35,36 @@ def test_there_are_ten_and_each_names_a_solver_of_its_model():
         kind(seed=0, device="emulator", **arguments)
 
 
-def test_seconds_are_those_of_single_epochs(monkeypatch):
+@pytest.fixture
+def one(monkeypatch):
+    """A single canary, of the CPU."""
     arguments = {"factors": 4, "regularization": 0.1, "solver": "sequential"}
     monkeypatch.setattr(canary, "CANARIES", {"one": ("ml-100k-synthetic", canary.ALS, arguments)})
-    (seconds,) = canary.measure(epochs=3).values()
-    assert len(seconds) == 3 and min(seconds) > 0
+
+
+def test_a_process_prints_the_median_of_its_epochs(one, monkeypatch, capsys):
+    seconds = {}
+
+    def fit(model, ratings, epochs):
+        seconds[epochs] = np.cumsum(np.random.default_rng(epochs).random(epochs + 1))
+        model.history = type("History", (), {"seconds": seconds[epochs]})
+        return model
+
+    monkeypatch.setattr(canary.ALS, "fit", fit)
+    assert canary.main(["--once"]) == 0
+    assert list(seconds) == [2, canary.EPOCHS], "the first fit is to compile and to warm up"
+    assert json.loads(capsys.readouterr().out) == {"one": np.median(np.diff(seconds[canary.EPOCHS]))}
+
+
+def test_every_value_is_of_a_process_of_its_own(monkeypatch):
+    printed = iter(['{"a": 1.0, "b": 4}', '{"a": 2.0, "b": 5}', '{"a": 3.0, "b": 6}'])
+
+    def run(command, check, **_):
+        assert command[-3:] == ["-m", "gpumf_study.canary", "--once"] and check
+        return type("Done", (), {"stdout": next(printed)})
+
+    monkeypatch.setattr(canary.subprocess, "run", run)
+    assert canary.in_processes() == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
 
 
 def test_the_status_says_whether_all_are_equal_or_nothing_is_recorded(repository, monkeypatch, capsys):
@@ -43,10 +73,10 @@ def test_the_status_says_whether_all_are_equal_or_nothing_is_recorded(repository
     other.mkdir(parents=True)
     (other / "canaries.json").write_text("{}")
     assert canary.main([]) == canary.NOT_RECORDED and "on: some-gpu" in capsys.readouterr().out
-    monkeypatch.setattr(canary, "measure", lambda: {"one": RECORDED.tolist()})
+    monkeypatch.setattr(canary, "in_processes", lambda: {"one": RECORDED})
     assert canary.main(["--record"]) == 0
     kept = json.loads((results.folder(False) / "canaries.json").read_text())
-    assert kept["seconds"] == {"one": RECORDED.tolist()} and kept["commit"]
+    assert kept["seconds"] == {"one": RECORDED} and kept["commit"]
     assert canary.main([]) == 0 and "one: 1.000 times" in capsys.readouterr().out
-    monkeypatch.setattr(canary, "measure", lambda: {"one": (2 * RECORDED).tolist()})
+    monkeypatch.setattr(canary, "in_processes", lambda: {"one": [2 * seconds for seconds in RECORDED]})
     assert canary.main([]) == 1 and "slower" in capsys.readouterr().out
