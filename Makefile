@@ -86,7 +86,7 @@ test-wheel: $(READY) ## build the sdist and from that the wheel, and train with 
 	$(RUN) tests/wheel.py $(ARGS)
 
 test-gpu: $(READY) ## run the tests that need a CUDA device and record the outcome in data/results
-	$(RUN) -m pytest -m gpu --record -n logical --maxprocesses 12 --dist worksteal $(ARGS)
+	OMP_NUM_THREADS=2 NUMBA_NUM_THREADS=2 $(RUN) -m pytest -m gpu --record -n logical --maxprocesses 12 --dist worksteal $(ARGS)
 
 test-gpu-sanitize: $(READY) ## run small GPU tests under compute-sanitizer and record what it finds in data/results
 	$(RUN) tests/gpu_sanitize.py $(ARGS)

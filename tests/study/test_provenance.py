@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -123,6 +124,15 @@ def test_a_run_of_the_gpu_tests_is_of_the_commit_before_it(project):
     record.pytest_sessionfinish()
     facts = json.loads((results.folder(live=False) / "gpu_tests.json").read_text())
     assert (facts["commit"], facts["clean"], facts["passed"]) == (before, True, 0)
+
+
+def test_a_file_of_gpu_tests_that_cannot_be_imported_counts_as_failed(project):
+    record = GpuRecord()
+    for failed, name in ((False, "tests/good.py"), (True, "tests/bad.py")):
+        record.pytest_collectreport(SimpleNamespace(failed=failed, nodeid=name))
+    record.pytest_sessionfinish()
+    facts = json.loads((results.folder(live=False) / "gpu_tests.json").read_text())
+    assert (facts["failed"], facts["failures"]) == (1, ["tests/bad.py"])
 
 
 def test_a_csv_that_was_edited_is_named(project):
