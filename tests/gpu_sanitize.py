@@ -32,7 +32,7 @@ TOOLS = {
 }
 FEW_THREADS = {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}  # or those of all tools wait for each other
 SGD = [
-    *("sgd", "hogwild", "gpusgd", "bsgd", "esgd", "cumf_sgd", "cu2rec"),
+    *("hogwild", "gpusgd", "bsgd", "esgd", "cumf_sgd", "cu2rec"),
     *("schedules", "biases", "partial_fit"),
 ]
 TESTS = {
@@ -43,7 +43,8 @@ TESTS = {
     "cumf": ["solvers/als/test_cumf.py"],
     "implicit": ["solvers/als/test_implicit.py"],
     "rbm": [f"solvers/rbm/test_{name}.py" for name in ("rbm", "divergence")],
-    "sgd": [*(f"solvers/sgd/test_{name}.py" for name in SGD), "models/test_chunks.py"],
+    "sgd": ["solvers/sgd/test_sgd.py"],
+    "sgd_others": [*(f"solvers/sgd/test_{name}.py" for name in SGD), "models/test_chunks.py"],
     "sgd_order": ["solvers/sgd/test_order.py"],
     "fast": ["solvers/sgd/test_fast.py"],
     "metrics": ["models/test_evaluation.py"],
