@@ -388,7 +388,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         sqrt(m w0 / (alpha |r|)), with the mean |r|: as the noise of its pairs, it grows with the root of what they
         weigh. `fit` chooses s, from 0.55 on in steps of sqrt(2), by NDCG@10 on a tenth of the ratings that is held
         out, in about the time of a training of 20 to 40 epochs. With fewer than 10,000 or more than 5,000,000
-        ratings, or several workers, it is 0.55
+        ratings, or several workers, it is 0.55. `hyperparameters.regularization` is lambda as it was then
     alpha : > 0, confidence that a rating of 1 adds. With the defaults of the other parameters, of little effect
     unobserved_weight : w0 > 0, of a pair without a rating; by default such that all pairs weigh 16 times what the
         ratings do, and no more than four mean ratings. Where `fit` chooses s it tries 16 times more and less too.

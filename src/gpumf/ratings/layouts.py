@@ -58,7 +58,9 @@ class Delimited:
         if next(file.lines(), None) is None:
             raise DataError(f"{file} is empty: it holds no ratings; get it again")
         if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
-            raise DataError(f"{file} is not text in UTF-8; convert it, or check that this is the right file")
+            raise DataError(
+                f"{file} is not text in UTF-8; convert it, pass `encoding` to read_ratings, or check the file"
+            )
         names, header_lines = (self.names, 0) if self.names is not None else self._header(file)
         ids = [name for name in (self.user, self.item) if name in names]
 
@@ -132,7 +134,8 @@ class Delimited:
                         pa.array([field.strip(" \t")]).cast(kinds[name])
                 except UnicodeEncodeError:
                     return DataError(
-                        f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file to UTF-8"
+                        f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file, or pass "
+                        "`encoding` to read_ratings"
                     )
                 except pa.ArrowInvalid:
                     wanted = "a number" if name == self.rating else "an integer of 64 bits"
