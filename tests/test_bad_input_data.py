@@ -416,3 +416,45 @@ MEMORY = {
 @table(MEMORY)
 def test_data_in_memory_that_are_no_ratings(case):
     refused(*case)
+
+
+DAYS = ["2024-01-04", "2024-01-01", "2024-01-02", "2024-01-03"]
+SECONDS = [1704326400.0, 1704067200.0, 1704153600.0, 1704240000.0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(pd.to_datetime(DAYS)),
+        pd.Series(pd.to_datetime(DAYS)).astype("category"),
+        pd.Series(pd.to_datetime(DAYS, utc=True)).astype("timestamp[us, tz=UTC][pyarrow]"),
+        pd.Series(pd.to_datetime(DAYS, utc=True).tz_convert("Asia/Tokyo")),
+    ],
+    ids=["dates", "categories", "Arrow with a zone", "a zone"],
+)
+def test_dates_of_every_type_are_seconds(column):
+    frame = pd.DataFrame({"user": list("abcd"), "item": list("xyxz"), "rating": [1, 2, 3, 4], "time": column})
+    made = Ratings.from_pandas(frame, user="user", item="item", rating="rating", time="time")
+    assert made.times.tolist() == SECONDS
+    frame.loc[2, "time"] = None
+    with pytest.raises(DataError, match="row 2: nan is no time"):
+        Ratings.from_pandas(frame, user="user", item="item", rating="rating", time="time")
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        (pd.to_datetime(DAYS), SECONDS),
+        (np.array(DAYS, "M8[D]"), SECONDS),
+        (pd.to_datetime([*DAYS[:3], None]), "row 3: nan is no time"),
+        (np.array([1, 2, 3, 4j]), "times must be numbers"),
+        (np.array([1, 2, 3, 4], "m8[s]"), "times must be numbers"),
+    ],
+)
+def test_times_are_numbers_or_dates_which_count_in_seconds(times, wanted):
+    columns = list("abcd"), list("xyxz"), [1, 2, 3, 4]
+    if wanted is SECONDS:
+        assert Ratings.from_arrays(*columns, times=times).times.tolist() == SECONDS
+    else:
+        with pytest.raises(DataError, match=wanted):
+            Ratings.from_arrays(*columns, times=times)

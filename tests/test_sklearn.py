@@ -62,3 +62,10 @@ def test_without_scikit_learn_the_error_says_what_to_install():
     code = "import sys; sys.modules['sklearn'] = None; import gpumf.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1 and "ModuleNotFoundError: gpumf.sklearn needs scikit-learn; install" in done.stderr
+
+
+def test_strings_of_numpys_own_type_are_those_of_fit():
+    pairs = np.array([["ann", "up"], ["ann", "heat"], ["bob", "up"], ["eve", "heat"]], dtype=np.dtypes.StringDType())
+    made = RatingRegressor(ALS(2, device="cpu"), 3).fit(pairs, [5, 2, 4, 3])
+    assert np.ptp(made.predict(pairs)) > 0
+    assert np.array_equal(made.predict(pairs), made.predict(pairs.astype(object)))

@@ -103,3 +103,19 @@ def test_blends_speak_as_their_models():
     other = ALS(3, device="cpu").fit(RATINGS, 1)
     with pytest.raises(ValueError, match="other user_ids"):
         Blend(a, other, weights=[0.5, 0.5]).recommend(name)
+
+
+@pytest.mark.parametrize(("first", "none"), [(2**63, None), (3 * 10**9, -1)])
+def test_unsigned_ids_of_lists_with_empty_places(first, none):
+    users, items = (np.array(ids, np.uint64) + np.uint64(first) for ids in ([5, 5, 7, 9], [1, 2, 1, 3]))
+    model = ALS(2, device="cpu").fit((users, items, [5.0, 2.0, 4.0, 3.0]), 2)
+    found, _ = model.recommend(users[[0, 2]], k=5)
+    assert found[0].tolist() == [first + 3, none, none]
+    assert {*found[1].tolist()} == {first + 2, first + 3, none} and found[1, 2] == none
+
+
+def test_strings_of_numpys_own_type_are_looked_up():
+    pairs = np.array([["ann", "up"], ["ann", "heat"], ["bob", "up"], ["eve", "heat"]], dtype=np.dtypes.StringDType())
+    model = ALS(2, device="cpu").fit((*pairs.T, [5.0, 2.0, 4.0, 3.0]), 2)
+    assert np.array_equal(model.predict(*pairs.T), model.predict(*pairs.astype(object).T))
+    assert model.recommend(pairs[2:3, 0], k=1)[0].tolist() == [["heat"]]

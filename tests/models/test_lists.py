@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
+from gpumf.models import lists
 from gpumf.ratings import Ratings
 from support import ragged_ratings
 
@@ -44,7 +45,7 @@ def test_diversity_by_its_definition():
     assert model.list_diversity(5, seen=(), users=[3])["coverage"] == 5 / (counts > 0).sum()
 
 
-def test_ranks_among_drawn_items():
+def test_ranks_among_drawn_items(monkeypatch):
     train, test = RATINGS.split(0.2, seed=1)
     model = ALS(4, device="cpu").fit(train, 2)
     found = model.evaluate_sampled(test, 3, negatives=50, seed=2)
@@ -53,6 +54,8 @@ def test_ranks_among_drawn_items():
     )
     assert 0 < found["ndcg"] <= found["hit_rate"] < 1 and 0 < found["mrr"] < 1
     assert model.evaluate_sampled(test, 51, negatives=50)["hit_rate"] == 1
+    monkeypatch.setattr(lists, "_DRAWS_AT_ONCE", 7 * 50)
+    assert found == model.evaluate_sampled(test, 3, negatives=50, seed=2)
     # A model that knows the answers ranks each test item first.
     model._scores_at = lambda users, items: (np.isin(users * 20 + items, test.users * 20 + test.items)) * 1.0
     assert model.evaluate_sampled(test, 1) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}

@@ -525,6 +525,11 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         mean, of_user = self.alpha * (mean or 1.0), train.nnz / train.n_users
         others, strength = shares or self._shares
         weight = self.unobserved_weight or mean * min(others * of_user / train.n_items, _HEAVIEST)
+        if weight > float(np.finfo(np.float32).max):
+            raise ValueError(
+                f"with alpha={self.alpha} and these ratings unobserved_weight would be {weight:.3g}, beyond the "
+                "range of 32 bits; scale the ratings, or alpha, down"
+            )
         pairs = of_user + weight * train.n_items
         with np.errstate(over="ignore"):  # `ridges` tells
             scale = np.float64(pairs) ** self.regularization_exponent

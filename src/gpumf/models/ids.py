@@ -98,12 +98,12 @@ class Identified(ABC):
         if not given.size:
             return np.zeros(given.shape, np.int64)
         if not self._speaks(ids):
-            if given.dtype.kind in "US" or isinstance(given.flat[0], str):
+            if given.dtype.kind in "UST" or isinstance(given.flat[0], str):
                 raise TypeError(
                     f"{side} positions must be integers, not {given.dtype}; pass ids=True where these are ids"
                 )
             return positions(given, count, side)
-        if given.dtype.kind in "US":
+        if given.dtype.kind in "UST":
             given = given.astype(object)
         places = self._places(given.ravel(), known, count, side)
         if (places < 0).any():
@@ -145,6 +145,8 @@ class Identified(ABC):
             return places
         told, missing = known[places], places < 0
         if missing.any():
+            if told.dtype.kind == "u":  # which cannot hold -1
+                told = told.astype(np.int64 if known.max() <= np.iinfo(np.int64).max else object)
             told[missing] = None if told.dtype.kind == "O" else -1
         return told
 

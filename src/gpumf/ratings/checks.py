@@ -129,9 +129,14 @@ def array_of(column, what):
 
 
 def times_of(column, source):
-    """When ratings were given, float64; DataError where these are no numbers."""
+    """When ratings were given, float64, dates in seconds since 1970; DataError where these are neither."""
     try:
-        return np.asarray(column, np.float64)
+        times = np.asarray(column)
+        if times.dtype.kind == "M":
+            return (times - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # NaT becomes NaN
+        if times.dtype.kind in "mc":
+            raise TypeError(f"not of type {times.dtype}")
+        return np.asarray(times, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{source}: times must be numbers ({error})") from error
 

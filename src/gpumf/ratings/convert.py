@@ -180,7 +180,7 @@ def positions_of(ids: ArrayLike, known: ArrayLike | pd.Index) -> np.ndarray:
     if known.dtype.kind in "iu":
         right, whole = integers_of(ids, np.uint64 if known.dtype.kind == "u" else np.int64)
         found[right] = index.get_indexer(pd.Index(whole))
-    elif ids.dtype.kind in "OU":
+    elif ids.dtype.kind in "OUT":
         try:
             found = index.get_indexer(pd.Index(ids, dtype=object))
         except UnicodeEncodeError:  # pandas looks strings up by their UTF-8, which lone surrogates have not

@@ -49,6 +49,8 @@ class Ratings:
     test_mask : bool (nnz,), the publisher's test set, or None
     times : float64 (nnz,), when each rating was given, in any unit, or None
 
+    Arrays of these types are kept, not copied, here and by a model that is fitted to them: do not change them later.
+
     The constructor checks that positions lie in the matrix and that columns have one length, in a pass over each;
     `from_arrays` checks all else, such as ratings that are no finite numbers or come twice.
 
@@ -135,7 +137,7 @@ class Ratings:
         duplicates : "error", or keep one rating a pair of user and item: the "mean", the "last" given, or the "sum";
             by default an error, of implicit feedback the sum
         test_mask : bool (nnz,), the publisher's test set
-        times : (nnz,) numbers, when each rating was given; of several of a pair that of the last is kept
+        times : (nnz,) numbers or dates, these in seconds since 1970, when each rating was given; of several of a pair that of the last is kept
         one_user : bool, take ratings of one user alone, which leave nothing to factorize
         name, sha256 : as of the class
         source : what messages call the whole; the name by default
@@ -554,12 +556,15 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
         )
     column = frame[name]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.array
+        if what != "times":
+            return column.array
+        column = column.astype(column.cat.categories.dtype)
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         if what != "times":
             raise DataError(f"the column {name!r} of the {what} has dates; they belong to time=")
-        zone = getattr(column.dtype, "tz", None)
-        return ((column - pd.Timestamp(0, tz=zone)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
+        if column.dt.tz is not None:
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        return ((column - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
     if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
         wide = pd.api.types.is_unsigned_integer_dtype(column.dtype) and column.max() > np.iinfo(np.int64).max
         return column.to_numpy(np.uint64 if wide else np.int64)

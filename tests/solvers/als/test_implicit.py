@@ -309,3 +309,8 @@ def test_defaults_stay_where_all_that_is_preferred_is_held_out(monkeypatch):
     one = replace(ratings, values=np.where(only, np.float32(1), np.float32(-1)))
     model = ImplicitALS(4, device="cpu").fit(one, 1)
     assert model._shares == als._SHARES and model.user_factors.any()
+
+
+def test_ratings_whose_weight_is_beyond_32_bits_are_refused():
+    with pytest.raises(ValueError, match="beyond the range of 32 bits; scale the ratings"):
+        ImplicitALS(4, alpha=3e38, device="cpu").fit(ragged_ratings(30, 20, 10, seed=1), 1)

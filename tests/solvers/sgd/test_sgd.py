@@ -96,3 +96,17 @@ def test_hostile_shapes_stay_within_bounds_and_finite(launcher, kernel, options,
         without = np.setdiff1d(np.arange(ratings.n_users), ratings.users)
         if kernel != "fast" and "update" not in options and kernel != "cumf_sgd":  # these round to halves
             assert np.array_equal(fits[0].user_factors[without], start[without])
+
+
+@pytest.mark.parametrize("solver", [name for name, device in SGD.solvers().items() if device == "cpu"])
+def test_ratings_may_be_read_only(solver):
+    """As arrays of files that are mapped, and columns of data frames, are."""
+    ratings = ragged_ratings(20, 10, 8, seed=1)
+    arrays = [np.array(column) for column in (ratings.users, ratings.items, ratings.values)]
+    for array in arrays:
+        array.flags.writeable = False
+    options = {"solver": solver, "device": "cpu", "threads": 1, "biases": False}
+    one, other = (
+        SGD(3, **options).fit(Ratings(*of, 20, 10), 2).user_factors for of in (arrays, map(np.copy, arrays))
+    )
+    assert np.array_equal(one, other)

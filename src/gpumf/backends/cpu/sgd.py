@@ -87,7 +87,7 @@ def hogwild(columns, biases, parallel):
     Returns a function that updates p, float32 (users, f), and q, float32 (items, f), in place. steps : five float32,
         the learning rate and lambda of the users, of the items, of the users' biases and of the items' biases
     """
-    from numba import njit, prange
+    from numba import njit, prange, types
 
     factors = columns - 2 if biases else columns
     user_bias, item_bias, position = columns - 2, columns - 1, random_position.compiled
@@ -118,8 +118,13 @@ def hogwild(columns, biases, parallel):
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     @njit(
-        "void(int32[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], "
-        "UniTuple(float32, 5), uint64, int64, int64, int64)",
+        types.void(
+            *(types.Array(kind, 1, "C", readonly=True) for kind in (types.int32, types.int32, types.float32)),
+            *[types.float32[:, ::1]] * 2,
+            types.UniTuple(types.float32, 5),
+            types.uint64,
+            *[types.int64] * 3,
+        ),
         nogil=True,
         parallel=parallel,
     )
