@@ -288,8 +288,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         Parameters
         ----------
         train : Ratings, on the host or, `gpumf.ratings.DeviceRatings`, on a device; or what they are made of, a data
-            frame, a sparse matrix, columns: see `gpumf.ratings.convert.ratings_of`. Arrays of the types that `Ratings`
-            keeps are not copied: do not change them later
+            frame, a sparse matrix, columns: see `gpumf.ratings.convert.ratings_of`. Arrays of the types that
+            `Ratings` keeps are not copied: do not change them later
         epochs : int from 0, how many to add
         validation : Ratings of the same shape, whose errors the history records after each epoch
         keep : 'last', the model is that of the last epoch; 'best', of the one with the best `stop_metric` on the

@@ -137,7 +137,8 @@ class Ratings:
         duplicates : "error", or keep one rating a pair of user and item: the "mean", the "last" given, or the "sum";
             by default an error, of implicit feedback the sum
         test_mask : bool (nnz,), the publisher's test set
-        times : (nnz,) numbers or dates, these in seconds since 1970, when each rating was given; of several of a pair that of the last is kept
+        times : (nnz,) numbers, or dates, which count in seconds since 1970, when each rating was given; of several
+            of a pair that of the last is kept
         one_user : bool, take ratings of one user alone, which leave nothing to factorize
         name, sha256 : as of the class
         source : what messages call the whole; the name by default
