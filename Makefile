@@ -61,9 +61,10 @@ pdf: book ## print the book to build/PROFILE/book.pdf, by Chromium
 
 notebook: $(READY) ## run one notebook and render: make notebook NB=method PARAMS="-p repeats 3"
 	@test -n "$(NB)" || { echo 'Say which one, as in: make notebook NB=method PARAMS="-p repeats 3"' >&2; exit 2; }
-	$(RUN) book/build.py --only $(NB) $(PARAMS) $(ARGS)
+	$(RUN) book/build.py --only $(NB:.ipynb=) $(PARAMS) $(ARGS)
 
 experiment: $(READY) ## run one experiment: make experiment NAME=sgd_netflix ARGS="--profile full epochs=5"
+	@test -n "$(NAME)" || { echo 'Say which one, as in: make experiment NAME=sgd_netflix ARGS="epochs=5"' >&2; exit 2; }
 	$(RUN) -m gpumf_study.experiments $(NAME) $(ARGS)
 
 # A process a core, each with whole files. Tests with the marker `slow` (tests/conftest.py) are in `make test-all` only.

@@ -181,9 +181,9 @@ def answer(frame):
         f"single-threaded CPU. Our version of its kernel with the same launch, on an {gpu}, is "
         f"**{same.value:.1f} times** as fast as a single-threaded CPU of today. "
         f"Our fastest ALS is **{ours.single:.0f} times** as fast in training and {ours.single_end_to_end:.0f} times "
-        f"end to end (Douban, synthetic). Of {len(published)} claims, "
+        f"end to end (Douban, synthetic). Of {len(published)} published claims, "
         f"**{yes} are replicated**, {partly} partly and {no} not; {unclear} inconclusive, "
-        f"{missing} unmeasured, {others} not judged.\n"
+        f"{missing} not measured, {others} not judged.\n"
     )
 
 

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from scipy.stats import ttest_ind
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, ImplicitALS, backends
 from gpumf.ratings import load_dataset
 from gpumf_study import results
 
@@ -22,7 +22,7 @@ MARGIN = 0.05
 EPOCHS = 20
 PROCESSES = 3
 NOT_RECORDED = 3
-"""The exit status where no values are recorded of a machine like this one."""
+"""The exit status without a GPU, or where no values are recorded of one like it."""
 
 _ALS = {"regularization": 0.05, "biases": False, "clip": False}
 _SGD = {"regularization": 0.05, "learning_rate": 0.01, "biases": False, "clip": False}
@@ -89,6 +89,9 @@ def main(arguments=None):
     parser.add_argument("--record", action="store_true", help="record the values of this machine")
     parser.add_argument("--once", action="store_true", help="print the values of this process alone, as JSON")
     chosen = parser.parse_args(arguments)
+    if why := backends.why_unavailable():
+        print(f"The canaries time kernels of a GPU: {why}.")
+        return NOT_RECORDED
     if chosen.once:
         print(json.dumps(measure()))
         return 0

@@ -18,7 +18,7 @@ MISSING = "missing"
 VERDICTS = ["replicated", "partly replicated", "not replicated", "inconclusive", "not testable", "not evidence"]
 VERDICTS += ["measured", MISSING]
 COLUMNS = ["id", "publication", "figure_or_table", "statement", "device", "value", "low", "high", "n", "unit"]
-COLUMNS += ["published", "over_published", "at_least", "at_most", "verdict", "source_file", "commit"]
+COLUMNS += ["published", "over_published", "at_least", "at_most", "no_effect", "verdict", "source_file", "commit"]
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,11 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
     row |= {key: end if np.isfinite(end) else np.nan for key, end in (("low", found.low), ("high", found.high))}
     row["over_published"] = found.value / claim.published if claim.published else np.nan
     if claim.criterion is not None:
-        row |= {"at_least": claim.criterion.low, "at_most": claim.criterion.high}
+        row |= {
+            "at_least": claim.criterion.low,
+            "at_most": claim.criterion.high,
+            "no_effect": claim.criterion.no_effect,
+        }
     if result and not np.isnan(found.value):
         row["source_file"] = " ".join(one.path.relative_to(results.repository()).as_posix() for one in there)
         row["commit"] = " ".join(dict.fromkeys(one.provenance["commit"] for one in there))

@@ -1,6 +1,6 @@
 """Record the results of this release on this machine: `make record ARGS="--minutes 9"`, until none is left.
 
-A release is a version of the package, and all its results are recorded at one clean commit, which then gets the tag.
+A release is a version of the package. No code that is timed changes from its first recording to its tag.
 Each experiment runs in a process of its own: one that fails, or takes too long, costs no other its result.
 """
 
@@ -33,11 +33,11 @@ def remaining(names=None, device=None, again=False):
         if here is not None and not again and here.provenance["packages"]["gpumf"] == __version__:
             continue
         before = here or results.recorded(name)
-        found[name] = _seconds(before.provenance) if before else None
+        found[name] = seconds(before.provenance) if before else None
     return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
 
 
-def _seconds(facts):
+def seconds(facts):
     """How long a recording took, all of its runs together."""
     return facts["duration_seconds"] + facts.get("pieces", {}).get("seconds", 0.0)
 

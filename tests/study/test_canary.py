@@ -42,7 +42,18 @@ def one(monkeypatch):
     monkeypatch.setattr(canary, "CANARIES", {"one": ("ml-100k-synthetic", canary.ALS, arguments)})
 
 
-def test_a_process_prints_the_median_of_its_epochs(one, monkeypatch, capsys):
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(canary.backends, "why_unavailable", lambda: None)
+
+
+def test_without_a_gpu_one_line_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(canary.backends, "why_unavailable", lambda: "no CUDA device was found")
+    assert canary.main(["--record"]) == canary.NOT_RECORDED
+    assert capsys.readouterr().out == "The canaries time kernels of a GPU: no CUDA device was found.\n"
+
+
+def test_a_process_prints_the_median_of_its_epochs(one, gpu, monkeypatch, capsys):
     seconds = {}
 
     def fit(model, ratings, epochs):
@@ -67,7 +78,7 @@ def test_every_value_is_of_a_process_of_its_own(monkeypatch):
     assert canary.in_processes() == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
 
 
-def test_the_status_says_whether_all_are_equal_or_nothing_is_recorded(repository, monkeypatch, capsys):
+def test_the_status_says_whether_all_are_equal_or_nothing_is_recorded(repository, gpu, monkeypatch, capsys):
     assert canary.main([]) == canary.NOT_RECORDED and "no machine" in capsys.readouterr().out
     other = repository / "data/results/some-gpu"
     other.mkdir(parents=True)

@@ -246,19 +246,59 @@ def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
 def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
     monkeypatch.setenv("GPUMF_RECORD", "")
-    assert command_line.main(["data_sets", 'data=["ml-100k-synthetic"]', "--record"]) == 0
-    assert "Recorded on" in capsys.readouterr().out
-    stored = results.load("data_sets", results.device_name())
-    assert not stored.live and stored.provenance["parameters"] == {"data": ["ml-100k-synthetic"], "profile": "quick"}
+    assert command_line.main(["data_sets", 'data=["ml-100k-synthetic"]']) == 0
+    assert "Measured live" in capsys.readouterr().out
+    stored = results.load("data_sets", results.device_name(), live=True)
+    assert stored.live and stored.provenance["parameters"] == {"data": ["ml-100k-synthetic"], "profile": "quick"}
     for wrong in (["data_set"], ["data_sets", "data"], ["data_sets", "sets=[]"]):
         with pytest.raises(SystemExit):
             command_line.main(wrong)
     assert "has no parameters ['sets']" in capsys.readouterr().err
     assert command_line.main(["rating_counts", "--profile", "smoke", "points=7"]) == 0, "options stand anywhere"
-    assert results.load("rating_counts", results.device_name(), live=False).provenance["parameters"]["points"] == 7
+    assert results.load("rating_counts", results.device_name(), live=True).provenance["parameters"]["points"] == 7
     with pytest.raises(SystemExit):
         command_line.main(["rating_counts", "points=few"])
     assert "points must be a whole number above 0" in capsys.readouterr().err
+
+
+@pytest.fixture
+def recordable(tmp_path, monkeypatch):
+    """The folder that recordings go to, from a tree without changes; and what is said of it."""
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    monkeypatch.setenv("GPUMF_RECORD", "")
+    facts = results.provenance() | {"clean": True}
+    monkeypatch.setattr(results, "provenance", lambda: dict(facts))
+    return facts
+
+
+def test_a_recording_is_of_the_whole_profile_and_a_clean_tree(recordable, capsys):
+    for changed in (["--profile", "smoke"], ["--profile", "full", "rows=3"], []):
+        with pytest.raises(SystemExit, match="2"):
+            command_line.main(["theoretical_flops", "--record", *changed])
+    recordable["clean"] = False
+    with pytest.raises(SystemExit, match="1"):
+        command_line.main(["theoretical_flops", "--profile", "full", "--record"])
+    assert "Commit first" in capsys.readouterr().err and not (results.repository() / "data").exists()
+    recordable["clean"] = True
+    assert command_line.main(["theoretical_flops", "--profile", "full", "--record"]) == 0
+    said = capsys.readouterr().out
+    assert f"Recording theoretical_flops on {results.device_name()}.\n" in said and "Recorded on" in said
+    assert not results.load("theoretical_flops", results.device_name()).live
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (ImportError("No module named 'x'"), 2, "data_sets: No module named 'x'\n"),
+        (backends.DeviceError("no GPU"), 2, "data_sets: no GPU\n"),
+        (KeyboardInterrupt(), 130, "Interrupted. Nothing is kept.\n"),
+    ],
+)
+def test_what_an_experiment_lacks_is_said_in_one_line(monkeypatch, capsys, error, status, says):
+    monkeypatch.setattr(experiments, "run", lambda *given, **changes: (_ for _ in ()).throw(error))
+    with pytest.raises(SystemExit, match=str(status)):
+        command_line.main(["data_sets"])
+    assert capsys.readouterr().err == says
 
 
 # What the repository holds

@@ -1,12 +1,16 @@
-"""Run one experiment from the command line, and store its result as a notebook would."""
+"""Run one experiment from the command line, and store its result as a notebook would.
+
+A recording is one of the profile `full`, as it is, from a tree without changes: claims are judged by it.
+"""
 
 import argparse
 import json
 import os
 import sys
 
+from gpumf import backends
 from gpumf._util.progress import plain_lines
-from gpumf_study import experiments
+from gpumf_study import experiments, release, results
 
 
 def parameter(text):
@@ -32,18 +36,39 @@ def main(arguments=None):
     parser.add_argument("--record", action="store_true", help="keep the result in data/results, not in data/live")
     # Else argparse has the last positional argument end before an option.
     chosen = parser.parse_intermixed_args(arguments)
-    if chosen.record:
-        os.environ["GPUMF_RECORD"] = "1"
     changes = dict(chosen.parameters)
     try:
         experiments.parameters(chosen.name, chosen.profile, **changes)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
-    with plain_lines():
-        result = experiments.run(chosen.name, chosen.profile, **changes)
+    if chosen.record:
+        _begin_recording(parser, chosen)
+    try:
+        with plain_lines():
+            result = experiments.run(chosen.name, chosen.profile, **changes)
+    except (ImportError, backends.DeviceError) as error:
+        parser.exit(2, f"{chosen.name}: {experiments.why_unavailable(chosen.name) or error}\n")
+    except KeyboardInterrupt:
+        kept = chosen.record and experiments.in_pieces(chosen.name)
+        kept = "What it has measured is kept: start it again to go on." if kept else "Nothing is kept."
+        parser.exit(130, f"Interrupted. {kept}\n")
     print(result.frame.to_string(max_rows=20))
     print(result.where)
     return 0
+
+
+def _begin_recording(parser, chosen):
+    """Refuse what no claim could be judged by; say where it runs, and how long the last recording took."""
+    if chosen.profile != "full" or chosen.parameters:
+        parser.error(
+            "claims are judged by recordings of the profile full as it is; leave out --record, or the changes"
+        )
+    if not results.provenance()["clean"]:
+        parser.exit(1, "Commit first: a result names the commit that it was measured at.\n")
+    os.environ["GPUMF_RECORD"] = "1"
+    last = results.recorded(chosen.name)
+    took = f"; the last one took {release.seconds(last.provenance):.0f} s on {last.device}" if last else ""
+    print(f"Recording {chosen.name} on {results.device_name()}{took}.", flush=True)
 
 
 if __name__ == "__main__":
