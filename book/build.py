@@ -52,13 +52,13 @@ def main(argv=None, root=ROOT):
     with alone(root / "build"):
         try:
             failed = execute(root, pages, [options.only] if options.only else names, parameters, options)
+            status = 0 if options.execute_only else render(root, pages, output, names, failed, options.only)
         except KeyboardInterrupt:
             print(
                 "\nInterrupted. The finished notebooks are kept; the next build goes on from here.",
                 file=sys.stderr,
             )
             return 130
-        status = 0 if options.execute_only else render(root, pages, output, names, failed, options.only)
         if failed:
             print(f"Failed: {', '.join(failed)}. The other notebooks are done and kept.", file=sys.stderr)
         return 1 if failed else status
@@ -263,7 +263,9 @@ def render(root, pages, output, names, failed, only=None):
     ready = {path for path, name in executed.items() if name not in failed and executed_key(path)}
     book = root / "book"
     copies = {pages / path.relative_to(book): path.read_bytes() for path in files_below(book, ".py")}
-    copies |= {path: chapter.not_run(copies[path], failed.get(executed[path])) for path in executed.keys() - ready}
+    for path in executed.keys() - ready:
+        name = executed[path]
+        copies[path] = chapter.not_run(copies[path], name, failed.get(name))
     figures, kept = output / "figures", root / "figures"
     copies |= {figures / path.relative_to(kept): path.read_bytes() for path in files_below(kept)}
     mirror({to: content for to, content in copies.items() if to not in ready}, ready, output / "written.json")

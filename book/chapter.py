@@ -103,24 +103,29 @@ def _listed(values):
     )
 
 
-def not_run(notebook, failure=None):
+def not_run(notebook, name, failure=None):
     """A notebook without results: its prose has a dash for each number and figure that its cells would have made.
 
     Parameters
     ----------
     notebook : bytes
-    failure : str, what went wrong, which then stands below the title; None where it was never run
+    name : of the notebook, as in the table of contents
+    failure : str, what went wrong, which a box below the title then says; None where it was never run
 
     Returns
     -------
     bytes
     """
     text = re.sub(rb"\{(glue:text|numref)\}`[^`]*`", "–".encode(), notebook)
-    if failure is None:
-        return text
     content = json.loads(text)
-    said = ["````{error}", _FAILED, "", "```text", *failure.splitlines()[-_FAILURE_LINES:], "```", "````"]
-    content["cells"].insert(1, nbformat.v4.new_markdown_cell("\n".join(said), id="failed"))
+    if failure is None:
+        said, kind = [":::{note}", _NOT_RUN.format(name=name), ":::"], "not-run"
+    else:
+        said = ["````{error}", _FAILED, "", "```text", *failure.splitlines()[-_FAILURE_LINES:], "```", "````"]
+        kind = "failed"
+    prose = ((k, cell) for k, cell in enumerate(content["cells"]) if cell["cell_type"] == "markdown")
+    titles = (k for k, cell in prose if "".join(cell["source"]).startswith("# "))
+    content["cells"].insert(next(titles, 0) + 1, nbformat.v4.new_markdown_cell("\n".join(said), id=kind))
     return json.dumps(content).encode()
 
 
@@ -159,4 +164,7 @@ def with_numbers(notebook):
 
 _PAPERMILL = "application/papermill.record/"
 _FAILED = "This chapter failed on the machine that built this book, and is shown without what it computes."
+_NOT_RUN = (
+    "This page was not run: dashes stand for its numbers. `make notebook NB={name}` runs it, `make book` all pages."
+)
 _FAILURE_LINES = 20

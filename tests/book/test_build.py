@@ -345,8 +345,14 @@ def test_lines_take_the_place_of_bars_where_nobody_watches(execute, capfd):
 
 
 def test_prose_of_a_chapter_that_never_ran_has_dashes_for_numbers():
-    prose = b"It takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n` ({numref}`fig-a`)."
-    assert build.chapter.not_run(prose).decode() == "It takes – s, `seconds` times – (–)."
+    prose = "# Title\n\nIt takes {glue:text}`seconds:.1f` s, `seconds` times {glue:text}`n` ({numref}`fig-a`)."
+    cells = [nbformat.v4.new_code_cell("# hidden"), nbformat.v4.new_markdown_cell(prose)]
+    given = nbformat.writes(nbformat.v4.new_notebook(cells=cells)).encode()
+    _, title, box = nbformat.reads(build.chapter.not_run(given, "learn/als"), 4).cells
+    assert title.source == "# Title\n\nIt takes – s, `seconds` times – (–)."
+    assert box.source.startswith(":::{note}\nThis page was not run") and "make notebook NB=learn/als" in box.source
+    _, title, box = nbformat.reads(build.chapter.not_run(given, "learn/als", "no\nNameError: x"), 4).cells
+    assert box.source.startswith("````{error}\n") and "NameError: x" in box.source
 
 
 def test_a_notebook_that_is_downloaded_carries_its_numbers():
