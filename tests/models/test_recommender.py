@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.models import factorization
 from gpumf.ratings import Ratings
 from support import ragged_ratings, some_kernels
 
@@ -128,3 +129,14 @@ def test_a_model_from_a_file_asks_for_what_was_seen(sets, tmp_path):
             ask(loaded)
         assert ask(loaded, seen=train) == ask(model) != ask(loaded, seen=())
         assert ask(loaded, seen=()) == ask(model, seen=())
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 7, 60])
+def test_predictions_in_parts_are_those_of_all(sets, monkeypatch, at_once):
+    model = ALS(4, device="cpu").fit(sets[0], 1)
+    users, items = np.arange(6), np.arange(9)
+    pairs, grid, one = (users, items[:6]), (users[:, None], items), (users[0], items)
+    whole = [model.predict(*places) for places in (pairs, grid, one)]
+    monkeypatch.setattr(factorization, "_PAIRS_AT_ONCE", at_once)
+    for places, wanted in zip((pairs, grid, one), whole, strict=True):
+        assert np.array_equal(model.predict(*places), wanted)

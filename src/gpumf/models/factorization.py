@@ -47,6 +47,7 @@ _FEW = 1 << 24
 _ORDERED_HERE = 1 << 14
 """Ratings that are put in order on the CPU in less time than launches take."""
 
+_PAIRS_AT_ONCE = 1 << 20  # whose factors are gathered for predictions
 _SURELY_FREE = 1 << 26  # bytes: whoever lacks so few has other troubles
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 
@@ -348,6 +349,10 @@ class Factorization(_Base):
         return Errors(self._from_offset(ratings), known, mean, self.columns, self.device, bounds)
 
     def _predicted(self, users, items):
+        if users.ndim and users.size > _PAIRS_AT_ONCE and len(users) > 1:
+            step = max(_PAIRS_AT_ONCE // users[0].size, 1)
+            parts = [slice(begin, begin + step) for begin in range(0, len(users), step)]
+            return np.concatenate([self._predicted(users[part], items[part]) for part in parts])
         dots = np.einsum("...k,...k->...", self.user_factors[users], self.item_factors[items])
         return dots + np.float32(self._offset)
 

@@ -146,9 +146,9 @@ class Lists(_Base):
         shown, counts = items[there], self._item_counts
         vectors, lengths = unit_rows(self._vectors("item")), there.sum(axis=1)
         # Of unit vectors the sum of all cosines is the squared length of their sum.
-        sums = np.stack([vectors[np.where(there, items, 0)[:, j]] * there[:, j : j + 1] for j in range(k)]).sum(
-            axis=0
-        )
+        sums = np.zeros((len(items), vectors.shape[1]), vectors.dtype)
+        for shown_to, of_item in zip(there.T, np.where(there, items, 0).T, strict=True):
+            sums += vectors[of_item] * shown_to[:, None]
         several = lengths > 1
         pairs = lengths[several] * (lengths[several] - 1)
         units = (np.linalg.norm(vectors, axis=1) > 0)[np.where(there, items, 0)] & there

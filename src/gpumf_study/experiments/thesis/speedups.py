@@ -122,7 +122,7 @@ class _Stop(OverfittingStop):
 
 def _of(frame, versions):
     """The rows of some (solver, variant)."""
-    variants = frame.variant.fillna("") if "variant" in frame else [""] * len(frame)
+    variants = frame.variant.astype(object).fillna("") if "variant" in frame else [""] * len(frame)
     wanted = {(solver, variant or "") for solver, variant in versions}
     return frame[[of in wanted for of in zip(frame.solver, variants, strict=True)]]
 
