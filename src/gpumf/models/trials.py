@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _VERSION = 2  # of files
 _SECONDS = 1.0  # between two times that the file is written
+_OBJECTS = 1 << 15  # bytes of Python's own objects, about
 _COPIES = 4.5
 """Of what a model learns, while it trains: the start, the solver's, two of the newest finite epoch, part of one."""
 _HELD_OUT = 120  # bytes a rating while an RBM with damped biases is trained without those held out
@@ -409,7 +410,7 @@ def _bytes(candidates, train, every=False):
                 work = (
                     5 * one.columns**2 + max(train.n_users, train.n_items) * one.columns + 3 * one.solver_class.floats
                 )
-            sizes.append(int(4 * ((_COPIES + every) * learned + targets + work)))
+            sizes.append(int(4 * ((_COPIES + every) * learned + targets + work)) + _OBJECTS)
             if one._chooses(train):
                 sizes[-1] = max(sizes[-1] + _WITHOUT * train.nnz, _SPLITTING * train.nnz)
     return sizes
