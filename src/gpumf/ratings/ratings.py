@@ -565,7 +565,7 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
             raise DataError(f"the column {name!r} of the {what} has dates; they belong to time=")
         if column.dt.tz is not None:
             column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        return ((column - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
+        return column.to_numpy()  # in seconds by `times_of`
     if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
         wide = pd.api.types.is_unsigned_integer_dtype(column.dtype) and column.max() > np.iinfo(np.int64).max
         return column.to_numpy(np.uint64 if wide else np.int64)
