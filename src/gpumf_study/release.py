@@ -37,6 +37,13 @@ def remaining(names=None, device=None, again=False):
     return dict(sorted(found.items(), key=lambda item: -(item[1] or 0)))
 
 
+def uncommitted():
+    """One sentence where the tree has changes, from which nothing is recorded; else None."""
+    return (
+        None if results.provenance()["clean"] else "Commit first: a result names the commit that it was measured at."
+    )
+
+
 def seconds(facts):
     """How long a recording took, all of its runs together."""
     return facts["duration_seconds"] + facts.get("pieces", {}).get("seconds", 0.0)
@@ -142,8 +149,8 @@ def main(arguments=None):
         for name, seconds in todo.items():
             print(f"{name}: {'never recorded' if seconds is None else f'{seconds:.0f} s'}")
         return 0
-    if not results.provenance()["clean"]:
-        print("Commit first: a result names the commit that it was measured at.", file=sys.stderr)
+    if why := uncommitted():
+        print(why, file=sys.stderr)
         return 1
     recorded, failed, left = record(todo, chosen.minutes, chosen.gpus)
     left = ", ".join(left) or "none"

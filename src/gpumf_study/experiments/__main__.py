@@ -63,8 +63,8 @@ def _begin_recording(parser, chosen):
         parser.error(
             "claims are judged by recordings of the profile full as it is; leave out --record, or the changes"
         )
-    if not results.provenance()["clean"]:
-        parser.exit(1, "Commit first: a result names the commit that it was measured at.\n")
+    if why := release.uncommitted():
+        parser.exit(1, f"{why}\n")
     os.environ["GPUMF_RECORD"] = "1"
     last = results.recorded(chosen.name)
     took = f"; the last one took {release.seconds(last.provenance):.0f} s on {last.device}" if last else ""
