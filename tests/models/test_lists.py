@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
-from gpumf.models import factorization
+from gpumf.models import lists
 from gpumf.ratings import Ratings
 from support import ragged_ratings
 
@@ -54,7 +54,7 @@ def test_ranks_among_drawn_items(monkeypatch):
     )
     assert 0 < found["ndcg"] <= found["hit_rate"] < 1 and 0 < found["mrr"] < 1
     assert model.evaluate_sampled(test, 51, negatives=50)["hit_rate"] == 1
-    monkeypatch.setattr(factorization, "_PAIRS_AT_ONCE", 7 * 50)
+    monkeypatch.setattr(lists, "_DRAWS_AT_ONCE", 7 * 50)
     assert found == model.evaluate_sampled(test, 3, negatives=50, seed=2)
     # A model that knows the answers ranks each test item first.
     model._scores_at = lambda users, items: (np.isin(users * 20 + items, test.users * 20 + test.items)) * 1.0

@@ -47,7 +47,7 @@ _FEW = 1 << 24
 _ORDERED_HERE = 1 << 14
 """Ratings that are put in order on the CPU in less time than launches take."""
 
-_PAIRS_AT_ONCE = 1 << 17  # whose factors are gathered for predictions
+_PAIRS_AT_ONCE = 1 << 20  # whose factors are gathered for predictions
 _SURELY_FREE = 1 << 26  # bytes: whoever lacks so few has other troubles
 _KEPT = 0.05  # of a device's free memory: so much may stay there after `fit`, for the first recommendations
 

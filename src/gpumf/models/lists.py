@@ -24,6 +24,7 @@ else:
 
 _MAX_DRAWS = 1000
 _BYTES_A_DRAW = 40
+_DRAWS_AT_ONCE = 1 << 17  # whose vectors are gathered
 
 
 class Lists(_Base):
@@ -220,9 +221,12 @@ class Lists(_Base):
             drawn[row, column] = known[rng.integers(len(known), size=len(row))]
         else:
             raise ValueError(f"user {test.users[row[0]]} has rated nearly all items, which leaves none to draw")
-        others = self._scores_at(test.users[:, None], drawn)
-        own = self._scores_at(test.users, test.items)[:, None]
-        ranks = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
+        ranks, step = np.empty(test.nnz), max(_DRAWS_AT_ONCE // negatives, 1)
+        for begin in range(0, test.nnz, step):
+            rows = slice(begin, begin + step)
+            others = self._scores_at(test.users[rows, None], drawn[rows])
+            own = self._scores_at(test.users[rows], test.items[rows])[:, None]
+            ranks[rows] = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
         hits = ranks <= k
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
         return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}
