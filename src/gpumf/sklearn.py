@@ -61,7 +61,6 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         model, places = self.model_, []
         for side, given, count in zip(("user", "item"), _columns(X), self.model_._shape, strict=True):
-            given = given.astype(object) if given.dtype.kind in "UST" else given
             places.append(model._places(given, getattr(model, f"{side}_ids"), count, side))
         known = (places[0] >= 0) & (places[1] >= 0)
         predicted = np.full(len(known), model.mean, np.float32)

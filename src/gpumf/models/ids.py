@@ -103,8 +103,6 @@ class Identified(ABC):
                     f"{side} positions must be integers, not {given.dtype}; pass ids=True where these are ids"
                 )
             return positions(given, count, side)
-        if given.dtype.kind in "UST":
-            given = given.astype(object)
         places = self._places(given.ravel(), known, count, side)
         if (places < 0).any():
             unknown = given.ravel()[places < 0].tolist()[0]
@@ -116,6 +114,7 @@ class Identified(ABC):
 
     def _places(self, given, known, count, side):
         """`positions_of` one-dimensional ids, by an index of the known ones that is kept."""
+        given = given.astype(object) if given.dtype.kind in "UST" else given
         if known is None:
             return positions_of(given, np.arange(count))
         import pandas as pd
