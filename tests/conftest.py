@@ -22,6 +22,7 @@ settings.load_profile("few")
 def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
     parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
+    parser.addoption("--part", default="1/1", help="2/8 runs every eighth of the chosen tests, from the second on")
 
 
 KERNEL_DEVICES = [pytest.param("emulator", marks=pytest.mark.emulator), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -85,6 +86,13 @@ def pytest_configure(config):
             raise pytest.UsageError(f"--record needs a GPU: {backends.why_unavailable()}")
         if not hasattr(config, "workerinput"):  # with pytest-xdist, the one process that hears of all outcomes
             config.pluginmanager.register(GpuRecord(), "gpu-record")
+
+
+@pytest.hookimpl(trylast=True)  # of what -k and -m leave
+def pytest_collection_modifyitems(config, items):
+    part, parts = map(int, config.getoption("--part").split("/"))
+    config.hook.pytest_deselected(items=[item for k, item in enumerate(items) if k % parts != part - 1])
+    items[:] = items[part - 1 :: parts]
 
 
 def pytest_itemcollected(item):

@@ -2,6 +2,7 @@
 
     python tests/gpu_sanitize.py [als sgd ...]
 
+Each name runs in parts under each tool, a process for each core at a time, on all GPUs in turn; what is done says so.
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
 processor.)
@@ -13,15 +14,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
-from support import own_cores
+from support import own_cores, own_gpu_first
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.
@@ -53,6 +54,8 @@ TESTS = {
     "device": ["ratings/test_device.py"],
     "results": ["study/test_results.py"],
 }
+PARTS = {"sgd": 8, "device": 8, "als": 6, "tensor_core": 5, "implicit": 5, "dense": 4, "sgd_others": 4, "rbm": 3}
+PARTS |= {"bayesian": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}  # of the others, one
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -93,7 +96,7 @@ def wanted(report):
     return "Race reported" in report[0] and len(at_home) == len(report) and all(at_home)
 
 
-def check(words):
+def check(words, environment):
     """Run tests under a tool, by a command that writes to {log}: (what is said of it, all that was printed)."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -103,7 +106,7 @@ def check(words):
                 stdout=subprocess.PIPE,
                 text=True,
                 timeout=TIMEOUT,
-                env=os.environ | FEW_THREADS,
+                env=os.environ | FEW_THREADS | environment,
             )
             printed, succeeded = done.stdout, done.returncode in (0, 5)  # 5: none of the tests was chosen
         except subprocess.TimeoutExpired:
@@ -119,21 +122,20 @@ def check(words):
     return outcome, "\n".join([printed, *unwanted])
 
 
-def checked_on(place, words, cores):
-    """`check`, on its own share of the cores: threads of several that wait for each other make all of them slow."""
-    if cores:
-        os.sched_setaffinity(0, own_cores(place, len(TOOLS), cores))  # of this thread, and what it starts
-    return check(words)
+def total(outcomes):
+    """The outcome of all parts: numbers are added up, findings put one after another."""
+    return {key: sum((of[key] for of in outcomes), start=type(value)()) for key, value in outcomes[0].items()}
 
 
-def command(program, tool, name):
-    """That runs the tests of a name under a tool of compute-sanitizer, and writes its reports to {log}."""
-    chosen = " and ".join(f"not {part}" for part in TOO_LONG)
+def command(program, tool, name, part=1):
+    """That runs a part of a name's tests under a tool of compute-sanitizer, and writes its reports to {log}."""
+    chosen = " and ".join(f"not {word}" for word in TOO_LONG)
     return [
         *(program, "--print-limit", "0", "--target-processes", "application-only", "--log-file", "{log}"),
         *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
+        *("--part", f"{part}/{PARTS.get(name, 1)}"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]
 
@@ -148,19 +150,36 @@ def main(names):
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if program is None:
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
-    failed = False
-    for name in names or TESTS:
-        before = results.provenance()
-        # Side by side, as each waits for the host most of the time; with more at once some lose their processes.
-        with ThreadPoolExecutor(len(TOOLS)) as pool:
-            commands = [command(program, tool, name) for tool in TOOLS]
-            checked = pool.map(checked_on, range(len(TOOLS)), commands, repeat(cores))
-        outcomes = {}
-        for tool, (outcomes[tool], output) in zip(TOOLS, checked, strict=True):
-            print(f"{tool}, {name}", output, sep="\n", flush=True)
-            failed |= bool(outcomes[tool]["findings"] or outcomes[tool]["runs_that_failed"])
-        results.store_tests(f"gpu_sanitize_{name}", {"tools": outcomes}, before)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set(range(os.cpu_count() or 1))
+    places = SimpleQueue()
+    for place in range(len(cores)):
+        places.put(place)
+
+    def checked(name, tool, part):
+        place = places.get()
+        try:
+            if hasattr(os, "sched_setaffinity"):  # of this thread, and what it starts
+                os.sched_setaffinity(0, own_cores(place, len(cores), cores))
+            gpus = own_gpu_first(f"gw{place}", backends.gpus())
+            return check(command(program, tool, name, part), {"CUDA_VISIBLE_DEVICES": gpus})
+        finally:
+            places.put(place)
+
+    before, failed = results.provenance(), False
+    names = sorted(names or TESTS, key=lambda name: -PARTS.get(name, 1))
+    jobs = [(name, tool, part) for name in names for part in range(1, PARTS.get(name, 1) + 1) for tool in TOOLS]
+    outcomes = {name: {tool: [] for tool in TOOLS} for name in names}
+    with ThreadPoolExecutor(len(cores)) as pool:
+        running = {pool.submit(checked, *job): job for job in jobs}
+        for done in as_completed(running):
+            name, tool, part = running[done]
+            outcome, printed = done.result()
+            outcomes[name][tool].append(outcome)
+            failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
+            print(f"{tool}, {name}, part {part}", printed, sep="\n", flush=True)
+            if all(len(of) == PARTS.get(name, 1) for of in outcomes[name].values()):
+                totals = {tool: total(of) for tool, of in outcomes[name].items()}
+                results.store_tests(f"gpu_sanitize_{name}", {"tools": totals}, before)
     return int(failed)
 
 

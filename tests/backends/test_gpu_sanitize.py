@@ -1,11 +1,13 @@
 """What is read from compute-sanitizer's output, in the words of its documentation."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import TESTS, command, findings, wanted
+from gpu_sanitize import PARTS, TESTS, command, findings, total, wanted
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -83,3 +85,21 @@ def test_every_name_has_tests_that_are_there():
         for path in paths:
             on_a_gpu = r"^def test_\w+\(.*\b(launcher|hopper|device|cuda)\b"
             assert re.search(on_a_gpu, Path(path).read_text(), re.M), path
+
+
+def test_parts_have_each_test_once():
+    def chosen(*options):
+        words = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *options]
+        file = ROOT / "tests/models/test_ranking.py"
+        printed = subprocess.run([*words, "-q", "-m", "gpu", file], capture_output=True, text=True, cwd=ROOT).stdout
+        return int(re.search(r"test_ranking.py: (\d+)", printed).group(1))
+
+    parts = [chosen("--part", f"{part}/3") for part in (1, 2, 3)]
+    assert sum(parts) == chosen() and max(parts) - min(parts) <= 1
+    assert set(PARTS) <= set(TESTS)
+
+
+def test_the_outcomes_of_parts_are_added_up():
+    one = {"passed": 2, "failed": 0, "findings": []}
+    other = {"passed": 3, "failed": 1, "findings": ["Invalid write"]}
+    assert total([one, other]) == {"passed": 5, "failed": 1, "findings": ["Invalid write"]}
