@@ -15,8 +15,8 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, backends
-from gpumf.ratings import load_dataset
 from gpumf_study import results
+from gpumf_study.experiments import load_ratings
 
 MARGIN = 0.05
 EPOCHS = 20
@@ -48,7 +48,7 @@ def measure():
     for name, (data, kind, arguments) in CANARIES.items():
         if data != loaded:
             loaded, ratings = data, None  # one at a time is in memory
-            ratings = load_dataset(data)
+            ratings = load_ratings(data)
         model = kind(seed=0, **arguments)
         model.fit(ratings, 2)
         found[name] = float(np.median(np.diff(model.fit(ratings, EPOCHS).history.seconds)))

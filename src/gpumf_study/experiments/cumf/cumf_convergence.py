@@ -8,8 +8,7 @@ Synthetic data sets were calibrated so that their errors fall to the acceptable 
 times. Hugewiki, which fills the memory of a GPU, is in `als_hugewiki`.
 """
 
-from functools import partial
-from itertools import product
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -38,14 +37,15 @@ PROFILES = {
              "repeats": [5, 3]},
 }  # fmt: skip
 PROFILES = {name: profile | {"solvers": _GPU + _CPU, "libmf": {}} for name, profile in PROFILES.items()}
-PROFILES["full"]["libmf"] = {"epochs": 15, "rates": [0.05, 0.1, 0.2]}
+PROFILES["full"]["libmf"] = {"epochs": [5, 15], "rates": [0.05, 0.1, 0.2]}
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD": 2}}
 
 
 def run(data, solvers, factors, epochs, repeats, libmf):
     """Train each of `solvers`, 'model solver', until the acceptable error; `repeats` on the GPU and on the CPU.
 
-    libmf : dict of the most epochs and of the rates that LIBMF tries; empty to leave it out
+    libmf : dict of the rates that LIBMF tries and of its epochs: those from which the fewest are looked for, and the
+        most; empty to leave it out
     """
 
     def models(train, repeat):
@@ -83,14 +83,23 @@ def _libmf(data, factors, regularization, target, repeats, epochs, rates):
     rows = []
     with peers_sgd.taken(peers_sgd.PEER, train) as file:
 
+        @cache
         def fit(n, rate, repeat):
             made = partial(peers_sgd.libmf, factors, file, mean, test, n, regularization, rate)
             return _kept.once(f"libmf-{data}-{n}-{rate}-{repeat}", made)
 
-        for n, rate in product(range(1, epochs + 1), rates):
-            if fit(n, rate, 0)["rmse"] <= target:
-                break
-        else:
+        def rate_there(n):
+            """The first rate that reaches the target in n epochs, or None."""
+            return next((rate for rate in rates if fit(n, rate, 0)["rmse"] <= target), None)
+
+        n, most = epochs
+        rate = rate_there(n)
+        while rate is not None and n > 1 and (earlier := rate_there(n - 1)) is not None:
+            n, rate = n - 1, earlier
+        while rate is None and n < most:
+            n += 1
+            rate = rate_there(n)
+        if rate is None:
             return pd.DataFrame()
         for repeat in range(repeats):
             once, longer = fit(n, rate, repeat), fit(4 * n, rate, repeat)
