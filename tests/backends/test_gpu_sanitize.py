@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import PARTS, TESTS, command, findings, total, wanted
+from gpu_sanitize import PARTS, TESTS, command, findings, of_cupy, total, wanted
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -70,6 +70,17 @@ def test_reports_are_told_apart():
 def test_only_the_races_in_the_table_are_wanted(severity, kernel, file, other, is_wanted):
     (report,) = findings(RACE.format(severity=severity, kernel=kernel, file=file, other=other))
     assert wanted(report) == is_wanted
+
+
+def test_races_of_cupy_are_told_from_ours():
+    """Reports of both, as compute-sanitizer 13 writes them: CuPy's have no lines."""
+    cupy = "cupy_nonzero_kernel_incomplete_scan"
+    report = f"========= Warning: Race reported between Read access at {cupy}+0x460\n"
+    (theirs,) = findings(report + f"=========     and Write access at {cupy}+0x630 [192 hazards]\n")
+    (mixed,) = findings(report + "=========     and Write access at hogwild+0x90 in hogwild.cu:41 [2 hazards]\n")
+    (ours,) = findings(RACE.format(severity="Error", kernel="hogwild", file="hogwild.cu", other="hogwild.cu"))
+    assert [of_cupy(of) for of in (theirs, mixed, ours)] == [True, False, False]
+    assert not any(map(of_cupy, findings(INVALID_WRITE)))
 
 
 def test_no_other_finding_is_wanted():

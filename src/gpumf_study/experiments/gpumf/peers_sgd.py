@@ -45,7 +45,7 @@ OURS = {
 _GRIDS = {
     PEER: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.015, 0.03, 0.06]},
     CORES: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.03, 0.05, 0.08]},
-    GPU: {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.06, 0.1, 0.15]},
+    GPU: {"regularization": [0.015, 0.02, 0.03], "learning_rate": [0.04, 0.06, 0.1]},
     ONE_RATE: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]},
 }
 PROFILES = {
