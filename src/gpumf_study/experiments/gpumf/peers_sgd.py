@@ -44,7 +44,7 @@ OURS = {
 # As many settings for each. Their middles were best in a first search, in which three programs were best at an end.
 _GRIDS = {
     PEER: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.015, 0.03, 0.06]},
-    CORES: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.03, 0.05, 0.08]},
+    CORES: {"regularization": [0.02, 0.03, 0.05], "learning_rate": [0.05, 0.08, 0.12]},
     GPU: {"regularization": [0.015, 0.02, 0.03], "learning_rate": [0.04, 0.06, 0.1]},
     ONE_RATE: {"regularization": [0.01, 0.02, 0.03], "learning_rate": [0.01, 0.02, 0.04]},
 }
