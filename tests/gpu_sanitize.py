@@ -3,11 +3,13 @@
     python tests/gpu_sanitize.py [als sgd ...]
 
 Each name runs in parts under each tool, a process for each core at a time, on all GPUs in turn; what is done says so.
+A run that was stopped goes on where it was: parts that found nothing are kept in build/sanitized, by code and GPU.
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
 processor.) Races of CuPy's own kernels are counted apart.
 """
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -22,7 +25,7 @@ from gpumf import backends
 from gpumf.backends import sources
 from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
-from support import own_cores, own_gpu_first
+from support import ROOT, own_cores, own_gpu_first
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.
@@ -54,8 +57,8 @@ TESTS = {
     "device": ["ratings/test_device.py"],
     "results": ["study/test_results.py"],
 }
-PARTS = {"sgd": 8, "device": 8, "als": 6, "tensor_core": 5, "implicit": 5, "dense": 4, "sgd_others": 4, "rbm": 3}
-PARTS |= {"bayesian": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}  # of the others, one
+PARTS = {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6, "tensor_core": 5}
+PARTS |= {"sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}  # of the others, one
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -101,6 +104,31 @@ def of_cupy(report):
     """Whether a report is of a race of CuPy's own kernels alone."""
     text = " ".join(report)
     return "Race reported" in report[0] and len(_OF_CUPY.findall(text)) == len(report) == text.count("access at")
+
+
+def folder(facts):
+    """Where the parts are kept that found nothing: of this GPU, these kernels, and this package and its tests.
+
+    facts : dict, see `results.provenance`
+    """
+    code = sha256()
+    for path in sorted([*(ROOT / "src" / "gpumf").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        code.update(path.read_bytes())
+    key = json.dumps([facts.get("gpu"), facts.get("kernels_sha256"), code.hexdigest()])
+    return ROOT / "build" / "sanitized" / sha256(key.encode()).hexdigest()[:16]
+
+
+def once(path, make):
+    """What make() returns, an outcome and what was printed; or what it gave before, where that found nothing."""
+    if path.is_file():
+        return tuple(json.loads(path.read_text(encoding="utf-8")))
+    outcome, printed = make()
+    if not outcome["findings"] and not outcome["runs_that_failed"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps([outcome, printed]), encoding="utf-8")
+        partial.replace(path)
+    return outcome, printed
 
 
 def check(words, environment):
@@ -170,11 +198,13 @@ def main(names):
             if hasattr(os, "sched_setaffinity"):  # of this thread, and what it starts
                 os.sched_setaffinity(0, own_cores(place, len(cores), cores))
             gpus = own_gpu_first(f"gw{place}", backends.gpus())
-            return check(command(program, tool, name, part), {"CUDA_VISIBLE_DEVICES": gpus})
+            words, environment = command(program, tool, name, part), {"CUDA_VISIBLE_DEVICES": gpus}
+            return once(kept / f"{name}-{tool}-{part}.json", lambda: check(words, environment))
         finally:
             places.put(place)
 
     before, failed = results.provenance(), False
+    kept = folder(before)
     names = sorted(names or TESTS, key=lambda name: -PARTS.get(name, 1))
     jobs = [(name, tool, part) for name in names for part in range(1, PARTS.get(name, 1) + 1) for tool in TOOLS]
     outcomes = {name: {tool: [] for tool in TOOLS} for name in names}

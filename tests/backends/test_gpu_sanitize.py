@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import PARTS, TESTS, command, findings, of_cupy, total, wanted
+from gpu_sanitize import PARTS, TESTS, command, findings, folder, of_cupy, once, total, wanted
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -114,3 +114,21 @@ def test_the_outcomes_of_parts_are_added_up():
     one = {"passed": 2, "failed": 0, "findings": []}
     other = {"passed": 3, "failed": 1, "findings": ["Invalid write"]}
     assert total([one, other]) == {"passed": 5, "failed": 1, "findings": ["Invalid write"]}
+
+
+@pytest.mark.parametrize(("found", "failed", "runs"), [([], 0, 1), (["Invalid write"], 0, 2), ([], 1, 2)])
+def test_parts_that_found_nothing_are_kept(tmp_path, found, failed, runs):
+    made = []
+
+    def make():
+        made.append({"findings": found, "runs_that_failed": failed})
+        return made[-1], "2 passed"
+
+    path = tmp_path / "new" / "als-memcheck-1.json"
+    assert once(path, make) == once(path, make) == (made[0], "2 passed") and len(made) == runs
+
+
+def test_another_gpu_or_kernel_has_parts_of_its_own():
+    facts = {"gpu": "NVIDIA H200", "kernels_sha256": "1"}
+    others = [facts | {"gpu": "NVIDIA H100"}, facts | {"kernels_sha256": "2"}]
+    assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 3
