@@ -37,7 +37,7 @@ PROFILES = {
              "repeats": [5, 3]},
 }  # fmt: skip
 PROFILES = {name: profile | {"solvers": _GPU + _CPU, "libmf": {}} for name, profile in PROFILES.items()}
-PROFILES["full"]["libmf"] = {"epochs": [5, 15], "rates": [0.05, 0.1, 0.2]}
+PROFILES["full"]["libmf"] = {"epochs": [4, 15], "rates": [0.1, 0.05, 0.2]}
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": 4, "epochs": {"ALS": 2, "SGD": 2}}
 
 
