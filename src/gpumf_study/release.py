@@ -140,8 +140,8 @@ def main(arguments=None):
     parser.add_argument("--again", action="store_true", help="record also what is recorded for this release")
     parser.add_argument("--list", action="store_true", help="print what is left, with the seconds it took before")
     chosen = parser.parse_args(arguments)
-    if unknown := sorted(set(chosen.names) - set(experiments.names())):
-        parser.error(f"there is no experiment {', '.join(unknown)}")
+    if unknown := list(filter(None, map(experiments.why_unknown, chosen.names))):
+        parser.error("\n".join(unknown))
     if not 1 <= chosen.gpus <= max(backends.gpus(), 1):
         parser.error(f"--gpus must be 1 to {max(backends.gpus(), 1)}, the GPUs of this machine")
     todo = remaining(chosen.names, again=chosen.again)

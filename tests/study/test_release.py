@@ -156,7 +156,7 @@ def test_what_takes_all_gpus_is_recorded_under_their_number(recorded, monkeypatc
 def test_the_command_lists_records_and_refuses(recorded, monkeypatch, capsys):
     assert release.main(["--list"]) == 0
     assert capsys.readouterr().out.splitlines() == ["long: 50 s", "short: 20 s", "never: never recorded"]
-    for arguments, why in ((["nonsense"], "no experiment nonsense"), (["--gpus", "2"], "--gpus must be 1 to 1")):
+    for arguments, why in ((["nonsense"], "no experiment 'nonsense'"), (["--gpus", "2"], "--gpus must be 1 to 1")):
         with pytest.raises(SystemExit, match="2"):
             release.main(arguments)
         assert why in capsys.readouterr().err

@@ -10,6 +10,7 @@ import os
 import sys
 from contextlib import nullcontext
 from copy import copy
+from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -46,6 +47,14 @@ def names():
 def module(name):
     """The module of an experiment."""
     return import_module(f"{__name__}.{names()[name]}.{name}")
+
+
+def why_unknown(name):
+    """One sentence where no experiment has this name, with names like it; None where one has it."""
+    if name in names():
+        return None
+    alike = " or ".join(get_close_matches(name, names()))
+    return f"there is no experiment {name!r}" + (f"; did you mean {alike}?" if alike else "")
 
 
 def figures_and_tables():

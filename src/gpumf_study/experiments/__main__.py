@@ -26,9 +26,8 @@ def parameter(text):
 
 def main(arguments=None):
     """Run the experiment that the arguments name; return the exit status."""
-    names = list(experiments.names())
     parser = argparse.ArgumentParser(prog="python -m gpumf_study.experiments", description=__doc__)
-    parser.add_argument("name", choices=names, metavar="name", help=", ".join(names))
+    parser.add_argument("name", help=", ".join(experiments.names()))
     parser.add_argument(
         "parameters", nargs="*", type=parameter, metavar="name=value", help="instead of the profile's"
     )
@@ -37,6 +36,8 @@ def main(arguments=None):
     # Else argparse has the last positional argument end before an option.
     chosen = parser.parse_intermixed_args(arguments)
     changes = dict(chosen.parameters)
+    if why := experiments.why_unknown(chosen.name):
+        parser.error(why)
     try:
         experiments.parameters(chosen.name, chosen.profile, **changes)
     except (TypeError, ValueError) as error:

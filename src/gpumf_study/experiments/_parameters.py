@@ -7,7 +7,7 @@ def fitted(name, value, default):
     """The value in the form of the one that it replaces.
 
     A single value stands for a list of one where the other is a list, and a number for every entry of a dict of
-    numbers. A number above zero is replaced by such a one.
+    numbers. A number above zero is replaced by such a one, a share by one of at most 1.
 
     name : str, of the parameter
     value : a plain value, as YAML or JSON has them
@@ -22,6 +22,8 @@ def fitted(name, value, default):
         found = _as(value, 0 if name == "seed" else default)  # any may be drawn with, 0 too
         if name == "data":
             _check_data(found, default)
+        if name == "share" and found > 1:
+            raise ValueError("at most 1, the whole")
     except ValueError as error:
         raise ValueError(f"{name} must be {error}, not {value!r}") from None
     return found

@@ -12,6 +12,7 @@ nbformat = pytest.importorskip("nbformat")
 
 FITTED = [
     ("repeats", 3, 10, 3), ("updates", 2e6, 1_000_000, 2_000_000), ("share", 1, 0.02, 1), ("seed", 0, 4, 0),
+    ("share", 2, 1.0, ValueError), ("share", 0.5, 1.0, 0.5),
     ("seeds", 0, 4, ValueError), ("seed", 0, 0, 0), ("seed", -1, 0, ValueError), ("epochs", 2.5, 20, ValueError),
     ("epochs", True, 20, ValueError), ("measure", 1, False, ValueError), ("measure", True, False, True),
     ("device", 3, "cpu", ValueError), ("factors", 8, [16, 64], [8]), ("factors", [8, 9], [16], [8, 9]),
@@ -50,6 +51,14 @@ def test_of_a_page_an_experiment_takes_what_it_has():
     assert experiments.parameters("rating_counts", of_one)["data"] != ["jester-1"]
     with pytest.raises(TypeError, match="no parameters"):
         experiments.parameters("rating_counts", "quick", repeats=3)
+
+
+def test_a_misspelled_name_is_told_with_those_like_it():
+    assert experiments.why_unknown("als_netflix") is None
+    assert experiments.why_unknown("xyz") == "there is no experiment 'xyz'"
+    assert experiments.why_unknown("als_netflx").startswith(
+        "there is no experiment 'als_netflx'; did you mean als_netflix "
+    )
 
 
 def test_the_experiments_of_a_chapter_are_those_that_get_its_profile():

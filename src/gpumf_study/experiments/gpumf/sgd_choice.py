@@ -20,7 +20,7 @@ RATE = 0.003  # of the steps: no set diverges
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "factors": [16], "share": 0.02, "repeats": 2, "device": "emulator"},
     "full": {"data": ["ml-100k", "ml-1m-synthetic", "jester-1", "ml-10m-synthetic", "douban-synthetic"],
-             "factors": [16, 32, 64, 128], "share": 1, "repeats": 10, "device": "cuda"},
+             "factors": [16, 32, 64, 128], "share": 1.0, "repeats": 10, "device": "cuda"},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"factors": [4], "repeats": 1}
 
