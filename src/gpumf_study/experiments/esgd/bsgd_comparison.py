@@ -83,24 +83,14 @@ def _training(device, model, train, test, epochs, processors):
     return pd.DataFrame(rows, columns=["epoch", "phase", "seconds", "metric", "value"])
 
 
-def learned(frame):
-    """Return of each run the least RMSE and whether it has learned: at least half as much as the best run did.
-
-    What is learned is the start's RMSE, that of the baseline predictors, less the least one.
-    """
-    course = sweep.course(sweep.converged(frame), "rmse")
-    gain = course[course.epoch == 0].value.median() - sweep.best_epoch(frame).value
-    return sweep.best_epoch(frame).assign(learned=gain >= gain.max() / 2)
-
-
 def iterations(frame):
-    """Return the seconds of an iteration of each run that has learned, with its transfers."""
-    best, last = learned(frame), sweep.last_epoch(frame)
+    """Return the seconds of an iteration of each run that converged, with its transfers."""
+    last = sweep.last_epoch(frame)
     if "transfer" not in set(frame.phase):
-        return last.assign(learned=False).iloc[:0]
+        return last.iloc[:0]
     transfers = sweep.phase_seconds(frame, "transfer").seconds
     seconds = (last.seconds + transfers) / last.epoch
-    return last.assign(seconds=seconds)[best.learned]
+    return last.assign(seconds=seconds)
 
 
 def updates(frame):

@@ -265,6 +265,7 @@ def _claims():
                              "over": {"solver": "sequential"}, "under": {"solver": solver, "variant": variant}},
                             near(published, 2), _evidence(data), reached_by_thesis)  # fmt: skip
     for model, solver in (("ALS", "thesis_shared"), ("SGD", "hogwild")):
+        # Of which the figure compares the first alone; what is asked of the others has no published answer.
         baselines = [
             ("one-core", "sequential", "seconds", "single-threaded", reached_by_thesis),
             ("all-cores", "parallel", "seconds", "multi-threaded", reached_by_thesis),
@@ -281,7 +282,8 @@ def _claims():
                         "sets.", metric="ratio",
                         select={"column": column, "where": {"model": model, "x_setting": "published"},
                                 "each": ["data"], "across": "min", "over": {"solver": baseline},
-                                "under": {"solver": solver, "variant": "32 x 128"}}, criterion=above(1),
+                                "under": {"solver": solver, "variant": "32 x 128"}},
+                        criterion=above(1) if slug == "one-core" else None,
                         evidence="synthetic", table=table)  # fmt: skip
     for data, family in _DATA.items():
         own = ("ALS", "SGD") if family == "jester" else ("SGD", "ALS")

@@ -332,10 +332,10 @@ _FIGURES = [
      "ratio_of_ratios", _gap(KEPLER_LIKE, MOST), below(1), None),
     ("6.10-gap-whole-gpu", f"That speed-up with {_ENDS['thesis_global']:,} threads over {BLOCK}, whole GPU.",
      "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"]), below(1), None),
-    ("6.10-reason", f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8: "
-     "none, if the bandwidth of memory constrains them.",
+    # The published reason, bandwidth, is not tested by it: 8 multiprocessors have all of it here.
+    ("6.10-reason", f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8.",
      "ratio", {"column": "seconds", "where": {"solver": "thesis_global", "x_threads": _ENDS["thesis_shared"]},
-               "over": _at(KEPLER_LIKE), "under": _at(OWN)}, below(1.1), None),
+               "over": _at(KEPLER_LIKE), "under": _at(OWN)}, None, None),
     ("6.10-whole-gpu", f"Speed-up of shared over global memory with {_ENDS['thesis_global']:,} threads, whole GPU.",
      "ratio", _seconds(OWN, _SLOWER | {"x_threads": _ENDS["thesis_global"]},
                        _FASTER | {"x_threads": _ENDS["thesis_global"]}), above(1), None),

@@ -18,8 +18,8 @@ def course(values, seconds=1.0, **labels):
     return pd.DataFrame(rows | labels)
 
 
-@pytest.mark.parametrize(("reached", "counts"), [(0.5, True), (0.7, True), (0.76, False), (np.nan, False)])
-def test_what_does_not_learn_half_as_much_as_the_best_has_no_speed(reached, counts):
+@pytest.mark.parametrize(("reached", "counts"), [(0.5, True), (1.5, True), (np.nan, False)])
+def test_what_diverges_has_no_speed(reached, counts):
     lots = []
     for solver, least in (("esgd", 0.5), ("bsgd", reached)):
         labels = {"data": "x", "solver": solver, "variant": "1", "repeat": 0, "x_machine": bsgd_comparison.ALL}

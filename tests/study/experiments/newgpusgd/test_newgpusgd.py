@@ -1,11 +1,13 @@
 """What is read off the experiments on NewGPUSGD."""
 
 import numpy as np
+import pandas as pd
 
 from gpumf.ratings import Ratings
 from gpumf_study import schema
 from gpumf_study.experiments.newgpusgd import (
     blank_blocks,
+    block_times,
     example_block,
 )
 
@@ -33,3 +35,28 @@ def test_the_phases_are_those_that_the_text_counts():
     table = example_block.summary(example_block.run([3]))
     assert table.loc[(3, example_block.PUBLISHED, "gpusgd")].tolist() == [15, 15]
     assert table.loc[(3, example_block.WITH_SUMS, "newgpusgd")].tolist() == [32, 32]
+
+
+def of_block_times(seconds, repeats=2):
+    """Trainings of two epochs each, of so many seconds an epoch by factors, as `block_times` stores them."""
+    labels = {"data": "x", "phase": "train", "x_side": 64, "x_precision": 32}
+    rows = [
+        labels | {"repeat": repeat, "factors": factors, "epoch": epoch, "seconds": epoch * taken}
+        for repeat in range(repeats) for factors, taken in seconds.items() for epoch in range(3)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_a_straight_line_has_one_slope_whatever_it_starts_from():
+    """By hand: 3 s and 0.5 s a factor; then in proportion; then 0.5 s a factor to 8 factors and 0.1 s beyond."""
+    line, proportional = ({f: a + 0.5 * f for f in (2, 4, 8, 16)} for a in (3, 0))
+    assert np.allclose(block_times.slopes(of_block_times(line)).slope_over, 1)
+    assert np.allclose(block_times.slopes(of_block_times(proportional))[["slope_over", "exponent"]], 1)
+    bent = block_times.slopes(of_block_times(line | {16: 7 + 0.8}))
+    assert np.allclose(bent.slope_over, 0.2) and bent.repeat.tolist() == [0, 1]
+
+
+def test_sides_with_fewer_numbers_of_factors_have_no_slope():
+    frame = of_block_times({2: 1.0, 4: 2.0, 8: 3.0})
+    few = frame[frame.factors < 8].assign(x_side=16)
+    assert set(block_times.slopes(pd.concat([frame, few])).x_side) == {64}
