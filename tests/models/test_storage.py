@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpumf
-from gpumf import ALS, RBM, Blend
+from gpumf import ALS, RBM, Blend, ImplicitALS
 from gpumf.models import replacing
 
 
@@ -32,6 +32,21 @@ def test_arrays_of_a_machine_have_its_shapes(sets, tmp_path):
         np.savez(path, **arrays | {name: arrays[name][rows].copy()})
         with pytest.raises(ValueError, match="damaged"):
             RBM.load(path, device="cpu")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_a_loaded_model_finds_defaults_of_its_own(suffix, sets, tmp_path):
+    """What `fit` found for parameters that were left out is kept for new users, and not for the next training set."""
+    train, path = sets[0], tmp_path / f"m.{suffix}"
+    model = ImplicitALS(4, alpha=2.0, device="cpu").fit(train.split(0.5)[0], 1)
+    model.save(path)
+    loaded = gpumf.load(path, device="cpu")
+    assert loaded.hyperparameters == model.hyperparameters and loaded._shares == model._shares
+    assert {loaded.get_params()[name] for name in ("regularization", "unobserved_weight")} == {None}
+    lists = [one.recommend(ratings={0: 3.0}, ids=False) for one in (loaded, model)]
+    assert all(map(np.array_equal, *lists))
+    assert np.array_equal(loaded.fit(train, 1).user_factors, model.fit(train, 1).user_factors)
+    assert loaded.hyperparameters == model.hyperparameters
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])

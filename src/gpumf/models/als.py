@@ -475,8 +475,16 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self.regularization_exponent = number("regularization_exponent", regularization_exponent, least=0, most=100)
 
     @property
-    def _parameters(self):
-        return super()._parameters | (self._of_training or {})
+    def _units(self):
+        """What `fit` found for parameters that were left out: a loaded model's next fit is to find its own."""
+        return self._of_training and self._of_training | {"shares": list(self._shares)}
+
+    @_units.setter
+    def _units(self, units):
+        if units is not None:  # as in files that have numbers for parameters that were left out
+            names = "regularization", "unobserved_weight"
+            self._of_training = {name: number(name, units[name], above=0) for name in names}
+            self._shares = tuple(number("shares", share, above=0) for share in units["shares"])
 
     @property
     def hyperparameters(self) -> ALSHyperparameters:
