@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -229,6 +230,22 @@ def test_a_call_that_it_does_not_know_shows_how(arguments, capsys):
 def test_it_runs_as_a_module_and_with_its_version():
     done = subprocess.run([sys.executable, "-m", "gpumf", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"gpumf {gpumf.__version__}\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of another kind")
+def test_closed_streams_cost_no_work(table, tmp_path):
+    table.to_csv(tmp_path / "r.csv", index=False)
+
+    def run(words):
+        command = f"{shlex.quote(sys.executable)} -m gpumf {words}"
+        return subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path)
+
+    for folder, closed in (("a", "2>&-"), ("b", ">&-")):
+        done = run(f"fit r.csv -o {folder} --factors 2 --epochs 2 {closed}")
+        assert done.returncode == 0 and "Traceback" not in done.stderr and (tmp_path / folder / "model.npz").is_file()
+    assert run("recommend a --all-users >&-").returncode == 0
+    done = run("fit - -o c <&-")
+    assert done.returncode == 1 and done.stderr == "gpumf: standard input is closed; give a file\n"
 
 
 def test_lists_of_all_users_are_csv(model, table, said):

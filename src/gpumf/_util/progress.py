@@ -18,6 +18,8 @@ def progress(steps: Iterable[_Step], shown: bool, **options: Any) -> Iterable[_S
     """
     if not shown:
         return steps
+    if sys.stderr is None:  # of a daemon, and where it is closed
+        return steps
     if not sys.stderr.isatty():
         return _lines(list(steps), options.get("desc", "steps"))
     from tqdm import tqdm
@@ -36,7 +38,7 @@ def _lines(steps: list[_Step], what: str) -> Iterator[_Step]:
 @contextmanager
 def counted(total: int, shown: bool, **options: Any) -> Iterator[Callable[..., None]]:
     """A function that says how many of `total` steps are done; where `shown`, to a bar that tells the time left."""
-    if not shown:
+    if not shown or sys.stderr is None:
         yield lambda *_: None
         return
     from tqdm import tqdm
@@ -48,7 +50,7 @@ def counted(total: int, shown: bool, **options: Any) -> Iterator[Callable[..., N
 @contextmanager
 def plain_lines() -> Iterator[None]:
     """While it lasts, bars that others draw are lines, one in ten seconds, where stderr is no terminal."""
-    if sys.stderr.isatty():
+    if sys.stderr is None or sys.stderr.isatty():
         yield
     else:
         with redirect_stderr(_Plain(sys.stderr)):

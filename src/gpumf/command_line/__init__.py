@@ -46,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
             text = (json.dumps(one, allow_nan=False, default=str) for one in answers)
         for line in [text] if isinstance(text, str) else text:
             print(line)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where it was closed
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print("gpumf: interrupted", file=sys.stderr)
         return 130

@@ -95,7 +95,7 @@ def _all_lists(model, k, seen) -> Iterator[tuple[Any, list]]:
 
 def _as_csv(rows) -> Iterator[str]:
     """The lines of a CSV file: ids as they are for a file or a pipe, as `shown` on a terminal."""
-    written = shown if sys.stdout.isatty() else lambda one: one
+    written = shown if sys.stdout and sys.stdout.isatty() else lambda one: one
     yield "user,item,rank,rating"
     for user, found in rows:
         lines = io.StringIO()

@@ -183,6 +183,8 @@ def sources(path, encoding="utf-8"):
     """
     text = os.fspath(path)
     if text == "-":
+        if sys.stdin is None:
+            raise DataError("standard input is closed; give a file")
         return "standard input", [DataFile("standard input", None, encoding, sys.stdin.buffer.read())]
     if "://" in text:
         return Path(text.split("?")[0]).stem, [DataFile(text, None, encoding, _fetched(text))]
