@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -105,3 +106,11 @@ def test_what_another_user_owns_is_not_loaded(monkeypatch, tmp_path):
     assert "belongs to another user" in paths.why_not_private(tmp_path / "file")
     with pytest.warns(RuntimeWarning, match="belongs to another user"), pytest.raises(PermissionError):
         paths.make_private(tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_what_to_do():
+    with pytest.warns(RuntimeWarning, match=r"each process compiles again: .*/full.*; set XDG_CACHE_HOME"):
+        paths.warn_not_kept(OSError(28, "No space left on device", "/full"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths.warn_not_kept(PermissionError("/x can be written by others"))  # which make_private has told

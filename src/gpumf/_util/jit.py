@@ -313,7 +313,8 @@ def _opened(name, digest, given):
                 file.unlink(missing_ok=True)
         os.utime(folder)  # used last of all
         _remove_old(home, name)
-    except OSError:  # read-only; without a home; full; open to others
+    except OSError as error:  # read-only; without a home; full; open to others
+        paths.warn_not_kept(error)
         return None
     _OPENED[folder] = _files(folder)
     return folder

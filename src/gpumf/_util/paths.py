@@ -63,6 +63,15 @@ def make_private(folder: Path) -> None:
     tempfile.TemporaryFile(dir=folder).close()
 
 
+def warn_not_kept(error: OSError) -> None:
+    """Warn, once, of a folder that compiled code cannot be kept in; `make_private` has told of one open to others."""
+    if not (isinstance(error, PermissionError) and error.errno is None):
+        _warn(
+            f"compiled code is not kept, and each process compiles again: {error}; set XDG_CACHE_HOME to a folder "
+            "that this user can write"
+        )
+
+
 def others_could_write(folder: Path) -> bool:
     """Whether others than this user could have put files into a folder of another program's; a warning tells, once.
 

@@ -130,7 +130,8 @@ def _cache():
         folder = paths.cache()
         paths.make_private(folder)
         return folder
-    except OSError:
+    except OSError as error:
+        paths.warn_not_kept(error)
         return _temporary()
 
 
