@@ -173,6 +173,13 @@ def test_paths_that_lead_nowhere(read_from, case, tmp_path):
     refused(lambda: read_from(path(tmp_path)), error, words)
 
 
+def _damaged_rows():
+    """A sparse matrix whose rows end where there are no entries; SciPy reads beyond its arrays."""
+    matrix = sparse.csr_array(np.eye(3))
+    matrix.indptr[1] = 10**6
+    return matrix
+
+
 def damaged(name, data):
     def place(folder):
         path = folder / name
@@ -388,6 +395,8 @@ MEMORY = {
     "not sparse": (lambda: Ratings.from_scipy(np.ones((2, 2))), TypeError, "must be a sparse matrix.*not ndarray"),
     "sparse, 1-d": (lambda: Ratings.from_scipy(sparse.coo_array([1.0, 2.0])), DataError, "two dimensions"),
     "sparse, complex": (lambda: Ratings.from_scipy(sparse.coo_array([[1j, 2], [3, 4]])), DataError, "not numbers"),
+    "sparse, damaged": (
+        lambda: Ratings.from_scipy(_damaged_rows()), DataError, "matrix is damaged: "),
     "sparse, nothing": (lambda: Ratings.from_scipy(sparse.csr_array((2, 2))), DataError, "holds no ratings"),
     "sparse, nan": (lambda: Ratings.from_scipy(sparse.csc_array([[np.nan, 1], [1, 0]])), DataError, "rating nan"),
     "sparse, twice": (

@@ -1,6 +1,7 @@
 """New users without training get what training would have given them, and recommendations are explained."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -379,3 +380,11 @@ def test_items_are_not_learned_anew_from_the_ratings_of_newcomers_alone(kind):
     np.testing.assert_array_equal(folded.recommend(0, k=20), before)
     epochs = folded.fit(TRAIN, 1).epoch
     assert folded.partial_fit(TRAIN.select(range(3))).epoch >= epochs, "trained on all, it may learn more"
+
+
+def test_a_new_users_rating_beyond_the_range_is_one_error(sets):
+    model = ALS(2, device="cpu").fit(sets[0], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="must be finite numbers"):
+            model.recommend(ratings={0: 1e39}, ids=False)

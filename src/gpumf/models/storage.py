@@ -91,6 +91,8 @@ def read(
     if not right:
         wanted = f"a {model}" if model else "one of a model of gpumf"
         remedy = "; gpumf.load reads models of any class" if model and found[0] in _READ else ""
+        if isinstance(found[0], int) and found[0] > _FORMAT:
+            remedy = "; a newer gpumf wrote it"
         raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT}){remedy}")
     with damage_of(path):
         if differing := {*header.pop("arrays", arrays)} ^ {*arrays}:

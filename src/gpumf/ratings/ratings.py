@@ -236,6 +236,11 @@ class Ratings:
             raise TypeError(f"matrix must be a sparse matrix of SciPy, not {type(matrix).__name__}")
         if len(matrix.shape) != 2:
             raise DataError(f"a matrix of ratings has two dimensions, users x items, not {matrix.shape}")
+        if hasattr(matrix, "check_format"):  # of compressed rows or columns, whose damage SciPy reads without a check
+            try:
+                matrix.check_format(full_check=True)
+            except ValueError as error:
+                raise DataError(f"matrix is damaged: {error}") from error
         stored = matrix.tocoo()
         return cls.from_arrays(stored.row, stored.col, stored.data, shape=stored.shape, **parameters)
 
@@ -255,7 +260,8 @@ class Ratings:
         values = array_of(self.values, f"{self.name}: values")
         if values.dtype.kind not in "fiub":
             raise DataError(f"{self.name}: values must be numbers, not {values.dtype}")
-        set_(self, "values", np.require(values, np.float32, "CA"))
+        with np.errstate(over="ignore"):  # ratings beyond the range are an error below
+            set_(self, "values", np.require(values, np.float32, "CA"))
         columns = {"users": self.users, "items": self.items, "values": self.values}
         if self.test_mask is not None:
             set_(self, "test_mask", np.asarray(self.test_mask))
