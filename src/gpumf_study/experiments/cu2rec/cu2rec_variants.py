@@ -67,7 +67,7 @@ def without_striding(frame):
 def _striding(name, data, percent, statement, evidence):
     return Claim(
         f"cu2rec-striding-{name}", "cu2rec", "RMSE",
-        f"By how much the test RMSE is higher without striding, {statement}.", percent, "median",
+        f"By how many per cent the test RMSE is higher without striding, {statement}.", percent, "median",
         {"column": "percent_more", "where": {"data": data}}, near(percent, 1.5, no_effect=0.0), evidence,
         without_striding,
     )  # fmt: skip
