@@ -484,7 +484,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         if units is not None:  # as in files that have numbers for parameters that were left out
             names = "regularization", "unobserved_weight"
             self._of_training = {name: number(name, units[name], above=0) for name in names}
-            self._shares = tuple(number("shares", share, above=0) for share in units["shares"])
+            others, strength = units["shares"]
+            self._shares = number("shares", others, above=0), number("shares", strength, above=0)
 
     @property
     def hyperparameters(self) -> ALSHyperparameters:
