@@ -348,6 +348,13 @@ def _claims():
         published = _BLOCKS if name == "6.8-blocks" else None
         yield Claim(f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion,
                     "synthetic", table)  # fmt: skip
+    yield Claim(
+        "thesis-newer-gpus-more", "thesis", "Section 7.1",
+        "Speed-up by all shared memory of each multiprocessor over 48 kB of it, whole GPU, best numbers of threads.",
+        metric="ratio", select={"column": "seconds", "where": {"solver": "thesis_shared"},
+                                "over": {"x_machine": SHARED}, "under": {"x_machine": OWN}},
+        criterion=above(1), evidence="synthetic", table=best,
+    )  # fmt: skip
     for name in ("hybrid", "global"):
         yield Claim(
             f"thesis-newer-gpus-{name}", "thesis", "Section 7.1",
