@@ -248,6 +248,20 @@ def test_closed_streams_cost_no_work(table, tmp_path):
     assert done.returncode == 1 and done.stderr == "gpumf: standard input is closed; give a file\n"
 
 
+def test_an_encoding_that_lacks_an_id_is_told_with_what_to_do(table, tmp_path):
+    table.assign(user="ü" + table.user.astype(str)).to_csv(tmp_path / "r.csv", index=False)
+    gpumf = [sys.executable, "-m", "gpumf"]
+    subprocess.run(
+        [*gpumf, "fit", "r.csv", "-o", "m", "--epochs", "2"], cwd=tmp_path, check=True, capture_output=True
+    )
+    words, old = [*gpumf, "recommend", "m", "--all-users"], {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    of_utf8 = {name: os.environ | old | {"PYTHONUTF8": name} for name in ("0", "1")}
+    done = {name: subprocess.run(words, cwd=tmp_path, capture_output=True, env=of_utf8[name]) for name in of_utf8}
+    assert done["1"].returncode == 0 and "ü".encode() in done["1"].stdout
+    told = done["0"].stderr.decode()
+    assert done["0"].returncode == 1 and "has no '\\xfc'; set PYTHONUTF8=1" in told
+
+
 def test_lists_of_all_users_are_csv(model, table, said):
     lists = "recommend", model, "-k 3 --device cpu"
     found = pd.read_csv(io.StringIO(said(*lists, "--all-users")))

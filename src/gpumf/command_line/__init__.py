@@ -64,6 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
+    if isinstance(error, UnicodeEncodeError):
+        missing = error.object[error.start : error.end]
+        return f"the output's encoding, {error.encoding}, has no {missing!a}; set PYTHONUTF8=1"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split())
