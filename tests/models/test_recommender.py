@@ -140,3 +140,12 @@ def test_predictions_in_parts_are_those_of_all(sets, monkeypatch, at_once):
     monkeypatch.setattr(factorization, "_PAIRS_AT_ONCE", at_once)
     for places, wanted in zip((pairs, grid, one), whole, strict=True):
         assert np.array_equal(model.predict(*places), wanted)
+
+
+@pytest.mark.parametrize("clip", [True, False])
+@pytest.mark.parametrize("kind", [ALS, SGD, ImplicitALS, RBM])
+def test_one_pair_has_a_number_and_more_have_an_array(kind, clip):
+    options = {"clip": clip} if kind in (ALS, SGD) else {}
+    model = kind(2, device="cpu", **options).fit(ragged_ratings(n_users=6, n_items=9, longest=5), 1)
+    assert type(model.predict(0, 1)) is np.float32
+    assert model.predict([0], 1).shape == (1,) and model.predict([[0], [1]], [1, 2]).shape == (2, 2)

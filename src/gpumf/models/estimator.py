@@ -501,7 +501,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     def _scores_at(self, users, items):
         users, items = broadcast(users, items)
         of_users, of_items = self._known_sides()
-        return np.where(of_users[users] & of_items[items], self._predicted(users, items), np.float32(self.mean))
+        found = np.where(of_users[users] & of_items[items], self._predicted(users, items), np.float32(self.mean))
+        return found[()]  # a number of one pair, with which the clip to the scale would end, too
 
     @abstractmethod
     def _predicted(self, users, items):
