@@ -179,7 +179,7 @@ def answer(frame):
         f"as fast as one of the package implicit.\n"
         f"- **Study.** In 2015 a thesis trained ALS on a GPU **{same.published:.0f} times** as fast as on a "
         f"single-threaded CPU. Our version of its kernel with the same launch, on an {gpu}, is "
-        f"**{same.value:.1f} times** as fast as one of today. "
+        f"**{same.value:.1f} times** as fast as such a CPU today. "
         f"Our fastest ALS is **{ours.single:.0f} times** as fast in training and {ours.single_end_to_end:.0f} times "
         f"end to end (Douban, synthetic). Of {len(published)} claims and questions, "
         f"**{yes} are replicated**, {partly} partly and {no} not; {unclear} inconclusive, "
