@@ -16,9 +16,7 @@ def progress(steps: Iterable[_Step], shown: bool, **options: Any) -> Iterable[_S
 
     Where stderr is no terminal, some ten lines, as 'epochs: 3 of 30', stand in for it: a bar fills a log.
     """
-    if not shown:
-        return steps
-    if sys.stderr is None:  # of a daemon, and where it is closed
+    if not shown or sys.stderr is None:  # of a daemon, and where it is closed
         return steps
     if not sys.stderr.isatty():
         return _lines(list(steps), options.get("desc", "steps"))
