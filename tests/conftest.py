@@ -65,7 +65,7 @@ def host():
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node):
     """With pytest-xdist, tell each worker which GPU its tests are to use."""
-    node.workerinput["gpus"] = own_gpu_first(node.gateway.id, backends.gpus())
+    node.workerinput["gpus"] = own_gpu_first(number_of(node.gateway.id), backends.gpus())
 
 
 def pytest_configure(config):

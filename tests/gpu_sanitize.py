@@ -16,16 +16,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
 
 from gpumf import backends
 from gpumf.backends import sources
 from gpumf.models import als, bayesian, rbm, sgd  # noqa: F401 - they declare their sources
 from gpumf_study import results
-from support import ROOT, own_cores, own_gpu_first
+from gpumf_study.experiments import _kept
+from support import own_cores, own_gpu_first
 
 TOOLS = {
     # Every array is an allocation of its own with unused memory behind it. Calls that fail are the tests' to judge.
@@ -57,8 +57,8 @@ TESTS = {
     "device": ["ratings/test_device.py"],
     "results": ["study/test_results.py"],
 }
-PARTS = {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6, "tensor_core": 5}
-PARTS |= {"sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}  # of the others, one
+PARTS = dict.fromkeys(TESTS, 1) | {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6}
+PARTS |= {"tensor_core": 5, "sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -111,11 +111,8 @@ def folder(facts):
 
     facts : dict, see `results.provenance`
     """
-    code = sha256()
-    for path in sorted([*(ROOT / "src" / "gpumf").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
-        code.update(path.read_bytes())
-    key = json.dumps([facts.get("gpu"), facts.get("kernels_sha256"), code.hexdigest()])
-    return ROOT / "build" / "sanitized" / sha256(key.encode()).hexdigest()[:16]
+    code = _kept._texts([*_kept._package(), *sorted(Path(__file__).parent.rglob("*.py"))])
+    return _kept._folder("sanitized", "parts", [facts.get("gpu"), facts.get("kernels_sha256"), code])
 
 
 def once(path, make):
@@ -124,10 +121,8 @@ def once(path, make):
         return tuple(json.loads(path.read_text(encoding="utf-8")))
     outcome, printed = make()
     if not outcome["findings"] and not outcome["runs_that_failed"]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps([outcome, printed]), encoding="utf-8")
-        partial.replace(path)
+        with _kept._whole(path) as partial:
+            partial.write_text(json.dumps([outcome, printed]), encoding="utf-8")
     return outcome, printed
 
 
@@ -172,7 +167,7 @@ def command(program, tool, name, part=1):
         *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
-        *("--part", f"{part}/{PARTS.get(name, 1)}"),
+        *("--part", f"{part}/{PARTS[name]}"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]
 
@@ -188,27 +183,24 @@ def main(names):
     if program is None:
         sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set(range(os.cpu_count() or 1))
-    places = SimpleQueue()
-    for place in range(len(cores)):
-        places.put(place)
+    places, own = iter(range(len(cores))), threading.local()
+
+    def take_place():
+        place = next(places)
+        own.environment = {"CUDA_VISIBLE_DEVICES": own_gpu_first(place, backends.gpus())}
+        if hasattr(os, "sched_setaffinity"):  # of this thread, and what it starts
+            os.sched_setaffinity(0, own_cores(place, len(cores), cores))
 
     def checked(name, tool, part):
-        place = places.get()
-        try:
-            if hasattr(os, "sched_setaffinity"):  # of this thread, and what it starts
-                os.sched_setaffinity(0, own_cores(place, len(cores), cores))
-            gpus = own_gpu_first(f"gw{place}", backends.gpus())
-            words, environment = command(program, tool, name, part), {"CUDA_VISIBLE_DEVICES": gpus}
-            return once(kept / f"{name}-{tool}-{part}.json", lambda: check(words, environment))
-        finally:
-            places.put(place)
+        words, path = command(program, tool, name, part), kept / f"{name}-{tool}-{part}.json"
+        return once(path, lambda: check(words, own.environment))
 
     before, failed = results.provenance(), False
     kept = folder(before)
-    names = sorted(names or TESTS, key=lambda name: -PARTS.get(name, 1))
-    jobs = [(name, tool, part) for name in names for part in range(1, PARTS.get(name, 1) + 1) for tool in TOOLS]
+    names = sorted(names or TESTS, key=lambda name: -PARTS[name])
+    jobs = [(name, tool, part) for name in names for part in range(1, PARTS[name] + 1) for tool in TOOLS]
     outcomes = {name: {tool: [] for tool in TOOLS} for name in names}
-    with ThreadPoolExecutor(len(cores)) as pool:
+    with ThreadPoolExecutor(len(cores), initializer=take_place) as pool:
         running = {pool.submit(checked, *job): job for job in jobs}
         for done in as_completed(running):
             name, tool, part = running[done]
@@ -216,7 +208,7 @@ def main(names):
             outcomes[name][tool].append(outcome)
             failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
             print(f"{tool}, {name}, part {part}", printed, sep="\n", flush=True)
-            if all(len(of) == PARTS.get(name, 1) for of in outcomes[name].values()):
+            if all(len(of) == PARTS[name] for of in outcomes[name].values()):
                 totals = {tool: total(of) for tool, of in outcomes[name].items()}
                 results.store_tests(f"gpu_sanitize_{name}", {"tools": totals}, before)
     return int(failed)

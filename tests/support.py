@@ -150,12 +150,12 @@ def number_of(worker):
 def own_gpu_first(worker, gpus):
     """CUDA_VISIBLE_DEVICES of a worker of pytest-xdist: all GPUs, so that tests of several see them, from its own on.
 
-    worker : str, 'gw0' and so on; they take GPUs in turn
+    worker : int from 0; they take GPUs in turn
     gpus : int, of this machine; for 0 the text is empty
     """
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     names = names[:gpus] if names[0] else [*map(str, range(gpus))]
-    own = number_of(worker) % max(gpus, 1)
+    own = worker % max(gpus, 1)
     return ",".join(names[own:] + names[:own])
 
 

@@ -89,10 +89,10 @@ def test_its_header_says_what_was_measured_and_points_nowhere_else(source):
 
 def test_each_process_of_the_tests_has_another_gpu_first(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert own_gpu_first("gw0", 0) == own_gpu_first("gw7", 0) == ""
-    assert [own_gpu_first(f"gw{k}", 3) for k in range(4)] == ["0,1,2", "1,2,0", "2,0,1", "0,1,2"]
+    assert own_gpu_first(0, 0) == own_gpu_first(7, 0) == ""
+    assert [own_gpu_first(k, 3) for k in range(4)] == ["0,1,2", "1,2,0", "2,0,1", "0,1,2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [own_gpu_first(f"gw{k}", 2) for k in (0, 1)] == ["5,7", "7,5"]
+    assert [own_gpu_first(k, 2) for k in (0, 1)] == ["5,7", "7,5"]
 
 
 def test_workers_share_the_cores_and_have_two_at_least():
