@@ -59,6 +59,8 @@ TESTS = {
 }
 PARTS = dict.fromkeys(TESTS, 1) | {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6}
 PARTS |= {"tensor_core": 5, "sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}
+RACECHECK = "racecheck"  # takes several times as long as the others, and has so many times their parts
+RACE_PARTS = 3
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -72,9 +74,15 @@ TOO_LONG = [
 ]
 
 _ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
 _OF_CUPY = re.compile(r"access at cupy_\w+\+0x")  # in a kernel of CuPy's own
 # What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
 _INSIDE = {f"Quads<float>::{name}": "fast" for name in ("load", "store")}
+
+
+def parts(name, tool):
+    """How many parts a name's tests have under a tool."""
+    return PARTS[name] * (RACE_PARTS if tool == RACECHECK else 1)
 
 
 def findings(output):
@@ -104,6 +112,15 @@ def of_cupy(report):
     """Whether a report is of a race of CuPy's own kernels alone."""
     text = " ".join(report)
     return "Race reported" in report[0] and len(_OF_CUPY.findall(text)) == len(report) == text.count("access at")
+
+
+def kinds(reports):
+    """A text of each kind of report, which differ by more than threads, addresses and counts: one, and of how many."""
+    found = {}
+    for report in reports:
+        text = "\n".join(report)
+        found.setdefault(_NUMBERS.sub("", text), [text, 0])[1] += 1
+    return [f"{text}\n(of {count} such reports)" for text, count in found.values()]
 
 
 def folder(facts):
@@ -143,15 +160,16 @@ def check(words, environment):
             printed, succeeded = f"not done after {TIMEOUT} s", False
         reports = findings(log.read_text() if log.exists() else "")
     in_cupy = sum(map(of_cupy, reports))
-    unwanted = ["\n".join(report) for report in reports if not wanted(report) and not of_cupy(report)]
+    unwanted = [report for report in reports if not wanted(report) and not of_cupy(report)]
+    found = kinds(unwanted)
     outcome = {
         **{what: sum(map(int, re.findall(rf"\b(\d+) {what}", printed))) for what in ("passed", "failed")},
         "runs_that_failed": int(not succeeded),
         "races_in_cupy": in_cupy,
         "wanted_races": len(reports) - len(unwanted) - in_cupy,
-        "findings": unwanted,
+        "findings": found,
     }
-    return outcome, "\n".join([printed, *unwanted])
+    return outcome, "\n".join([printed, *found])
 
 
 def total(outcomes):
@@ -167,7 +185,7 @@ def command(program, tool, name, part=1):
         *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
-        *("--part", f"{part}/{PARTS[name]}"),
+        *("--part", f"{part}/{parts(name, tool)}"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]
 
@@ -198,7 +216,8 @@ def main(names):
     before, failed = results.provenance(), False
     kept = folder(before)
     names = sorted(names or TESTS, key=lambda name: -PARTS[name])
-    jobs = [(name, tool, part) for name in names for part in range(1, PARTS[name] + 1) for tool in TOOLS]
+    jobs = [(name, tool, part) for tool in sorted(TOOLS, key=RACECHECK.__ne__) for name in names
+            for part in range(1, parts(name, tool) + 1)]  # fmt: skip
     outcomes = {name: {tool: [] for tool in TOOLS} for name in names}
     with ThreadPoolExecutor(len(cores), initializer=take_place) as pool:
         running = {pool.submit(checked, *job): job for job in jobs}
@@ -208,7 +227,7 @@ def main(names):
             outcomes[name][tool].append(outcome)
             failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
             print(f"{tool}, {name}, part {part}", printed, sep="\n", flush=True)
-            if all(len(of) == PARTS[name] for of in outcomes[name].values()):
+            if all(len(of) == parts(name, tool) for tool, of in outcomes[name].items()):
                 totals = {tool: total(of) for tool, of in outcomes[name].items()}
                 results.store_tests(f"gpu_sanitize_{name}", {"tools": totals}, before)
     return int(failed)

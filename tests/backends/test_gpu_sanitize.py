@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import PARTS, TESTS, command, findings, folder, of_cupy, once, total, wanted
+from gpu_sanitize import PARTS, TESTS, TOOLS, command, findings, folder, kinds, of_cupy, once, parts, total, wanted
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -108,6 +108,24 @@ def test_parts_have_each_test_once():
     parts = [chosen("--part", f"{part}/3") for part in (1, 2, 3)]
     assert sum(parts) == chosen() and max(parts) - min(parts) <= 1
     assert set(PARTS) <= set(TESTS)
+
+
+def test_racecheck_has_more_parts_than_the_others():
+    assert [parts("als", tool) for tool in TOOLS] == [
+        PARTS["als"] * (3 if tool == "racecheck" else 1) for tool in TOOLS
+    ]
+    words = command("compute-sanitizer", "racecheck", "als", 36)
+    assert words[words.index("--part") + 1] == "36/36"
+
+
+def test_reports_that_differ_by_threads_and_addresses_alone_are_one():
+    first, _ = findings(INVALID_WRITE)
+    elsewhere = INVALID_WRITE.replace("(0,0,0)", "(31,2,0)").replace("0x87654320", "0xffff")
+    (race,) = findings(RACE.format(severity="Error", kernel="errors", file="errors.cu", other="errors.cu"))
+    again = [line.replace("508 hazards", "1 hazard") for line in race]
+    found = kinds([first, *findings(elsewhere), race, again])
+    assert [int(re.search(r"of (\d+) such", text).group(1)) for text in found] == [2, 1, 2]
+    assert found[0].startswith("\n".join(first)) and "508 hazards" in found[2]
 
 
 def test_the_outcomes_of_parts_are_added_up():
