@@ -115,7 +115,7 @@ def of_cupy(report):
 
 
 def kinds(reports):
-    """A text of each kind of report, which differ by more than threads, addresses and counts: one, and of how many."""
+    """One text of each kind of report, and how many there are; threads, addresses and counts make no kind."""
     found = {}
     for report in reports:
         text = "\n".join(report)
