@@ -124,12 +124,14 @@ def kinds(reports):
 
 
 def folder(facts):
-    """Where the parts are kept that found nothing: of this GPU, these kernels, and this package and its tests.
+    """Where parts that found nothing are kept: of this GPU and tool, these kernels, and this package and its tests.
 
-    facts : dict, see `results.provenance`
+    facts : dict, see `results.provenance`, and compute_sanitizer, its version
     """
     code = _kept._texts([*_kept._package(), *sorted(Path(__file__).parent.rglob("*.py"))])
-    return _kept._folder("sanitized", "parts", [facts.get("gpu"), facts.get("kernels_sha256"), code])
+    return _kept._folder(
+        "sanitized", "parts", [*map(facts.get, ("gpu", "compute_sanitizer", "kernels_sha256")), code]
+    )
 
 
 def once(path, make):
@@ -190,6 +192,12 @@ def command(program, tool, name, part=1):
     ]
 
 
+def version_of(program):
+    """The version that compute-sanitizer says it is, as '2026.4.0.0'."""
+    printed = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"Version ([\d.]+)", printed)[1]
+
+
 def main(names):
     if unknown := set(names) - set(TESTS):
         sys.exit(
@@ -213,7 +221,7 @@ def main(names):
         words, path = command(program, tool, name, part), kept / f"{name}-{tool}-{part}.json"
         return once(path, lambda: check(words, own.environment))
 
-    before, failed = results.provenance(), False
+    before, failed = results.provenance() | {"compute_sanitizer": version_of(program)}, False
     kept = folder(before)
     names = sorted(names or TESTS, key=lambda name: -PARTS[name])
     jobs = [(name, tool, part) for tool in sorted(TOOLS, key=RACECHECK.__ne__) for name in names

@@ -7,7 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import PARTS, TESTS, TOOLS, command, findings, folder, kinds, of_cupy, once, parts, total, wanted
+from gpu_sanitize import (
+    PARTS,
+    TESTS,
+    TOOLS,
+    command,
+    findings,
+    folder,
+    kinds,
+    of_cupy,
+    once,
+    parts,
+    total,
+    version_of,
+    wanted,
+)
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -146,7 +160,14 @@ def test_parts_that_found_nothing_are_kept(tmp_path, found, failed, runs):
     assert once(path, make) == once(path, make) == (made[0], "2 passed") and len(made) == runs
 
 
-def test_another_gpu_or_kernel_has_parts_of_its_own():
-    facts = {"gpu": "NVIDIA H200", "kernels_sha256": "1"}
-    others = [facts | {"gpu": "NVIDIA H100"}, facts | {"kernels_sha256": "2"}]
-    assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 3
+def test_another_gpu_tool_or_kernel_has_parts_of_its_own():
+    facts = {"gpu": "NVIDIA H200", "kernels_sha256": "1", "compute_sanitizer": "2026.4.0.0"}
+    others = [facts | {key: "another"} for key in facts]
+    assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 4
+
+
+def test_the_version_is_that_which_the_tool_says(tmp_path):
+    program = tmp_path / "compute-sanitizer"
+    program.write_text("#!/bin/sh\necho 'NVIDIA (R) Compute Sanitizer'\necho 'Version 2026.4.0.0 (build 39022338)'\n")
+    program.chmod(0o755)
+    assert version_of(program) == "2026.4.0.0"
