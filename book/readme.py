@@ -191,6 +191,7 @@ def answer(frame):
 def counts(frame):
     """A row a publication: its figures and tables that are measured, and its claims by verdict, in Markdown."""
     rows = ledger.counts(frame)
+    rows = rows.loc[:, rows.ne(0).any()]  # without a verdict that no claim has
     return _table(list(rows), rows.astype(str).to_numpy().tolist()) + f"\n{ledger.NOT_JUDGED}\n"
 
 
