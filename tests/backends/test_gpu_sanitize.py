@@ -11,15 +11,16 @@ from gpu_sanitize import (
     PARTS,
     TESTS,
     TOOLS,
+    behind_one_lane,
     command,
     findings,
     folder,
     kinds,
+    newest,
     of_cupy,
     once,
     parts,
     total,
-    version_of,
     wanted,
 )
 from support import ROOT
@@ -97,6 +98,18 @@ def test_races_of_cupy_are_told_from_ours():
     assert not any(map(of_cupy, findings(INVALID_WRITE)))
 
 
+def test_writes_behind_one_lane_are_told_from_others():
+    """Reports as compute-sanitizer 2026.4 writes them of warpgroups.cu: only fetching warps arrive by one lane."""
+    place = "fetch(Work &, Walk, int, const int *)::[lambda(int) (instance 1)]::operator ()(int) const+0x11d00"
+    write = f"Write access at {place} in warpgroups.cu:216"
+    report = f"========= Error: Race reported between {write}\n=========     and {{other}} [294 hazards]\n"
+    others = write, "Read access at void solve_rows<(int)1>(Work &)+0x16c0 in warpgroups.cu:474"
+    reports = [findings(report.format(other=other))[0] for other in others]
+    assert [behind_one_lane(of) for of in reports] == [True, False]
+    elsewhere = findings(report.format(other=write).replace("warpgroups.cu", "tensor_core.cu"))[0]
+    assert not behind_one_lane(elsewhere) and not any(map(behind_one_lane, findings(INVALID_WRITE)))
+
+
 def test_no_other_finding_is_wanted():
     without_lines = RACE.format(severity="Error", kernel="hogwild", file="", other="").replace(" in :41", "")
     assert not any(map(wanted, findings(without_lines)))
@@ -166,8 +179,21 @@ def test_another_gpu_tool_or_kernel_has_parts_of_its_own():
     assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 4
 
 
-def test_the_version_is_that_which_the_tool_says(tmp_path):
-    program = tmp_path / "compute-sanitizer"
-    program.write_text("#!/bin/sh\necho 'NVIDIA (R) Compute Sanitizer'\necho 'Version 2026.4.0.0 (build 39022338)'\n")
+def installed(folder, version):
+    """A folder with a compute-sanitizer that says it is of this version."""
+    folder.mkdir(parents=True)
+    program = folder / "compute-sanitizer"
+    program.write_text(f"#!/bin/sh\necho 'NVIDIA (R) Compute Sanitizer'\necho 'Version {version} (build 39022338)'\n")
     program.chmod(0o755)
-    assert version_of(program) == "2026.4.0.0"
+    return program
+
+
+def test_the_newest_tool_is_taken_and_too_old_ones_are_refused(tmp_path):
+    versions = "2025.3.1.0", "2026.10.0.0", "2026.4.0.0"
+    old, new, other = (installed(tmp_path / version, version) for version in versions)
+    empty = str(tmp_path / "none")
+    assert newest([empty, *(str(program.parent) for program in (old, new, other))]) == (str(new), "2026.10.0.0")
+    assert newest([str(other.parent)]) == (str(other), "2026.4.0.0")
+    for folders in ([empty], [str(old.parent)]):
+        with pytest.raises(SystemExit, match=r"2026.4 or newer .* nvidia-cuda-sanitizer-api"):
+            newest(folders)
