@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gpumf import __version__, backends
 from gpumf_study import experiments, results
+from gpumf_study.experiments import _kept
 
 
 def remaining(names=None, device=None, again=False):
@@ -86,6 +87,9 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
             status = run(command, timeout=rest, stdout=subprocess.DEVNULL, **options).returncode
         except subprocess.TimeoutExpired:
             print(f"{name}: stopped, out of time", flush=True)
+            left.append(name)
+            return
+        if status == _kept.UNFINISHED:
             left.append(name)
             return
         print(f"{name}: {'recorded' if status == 0 else f'failed ({status})'}", flush=True)

@@ -14,7 +14,7 @@ from gpumf.ratings import DataError, dataset_names, load_dataset
 from gpumf_study import experiments, results, schema
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import __main__ as command_line
-from gpumf_study.experiments import _limits
+from gpumf_study.experiments import _kept, _limits
 from gpumf_study.experiments.cumf import als_versions
 from gpumf_study.experiments.gpumf import kernel_counters
 from gpumf_study.experiments.thesis import elementwise_cube
@@ -292,6 +292,7 @@ def test_a_recording_is_of_the_whole_profile_and_a_clean_tree(recordable, capsys
         (ImportError("No module named 'x'"), 2, "data_sets: No module named 'x'\n"),
         (backends.DeviceError("no GPU"), 2, "data_sets: no GPU\n"),
         (KeyboardInterrupt(), 130, "Interrupted. Nothing is kept.\n"),
+        (_kept.Unfinished("1 of 8 runs"), _kept.UNFINISHED, "data_sets: 1 of 8 runs\n"),
     ],
 )
 def test_what_an_experiment_lacks_is_said_in_one_line(monkeypatch, capsys, error, status, says):

@@ -51,7 +51,7 @@ def main(arguments=None):
     except (ImportError, backends.DeviceError) as error:
         parser.exit(2, f"{chosen.name}: {experiments.why_unavailable(chosen.name) or error}\n")
     except _kept.Unfinished as so_far:
-        parser.exit(3, f"{chosen.name}: {so_far}\n")
+        parser.exit(_kept.UNFINISHED, f"{chosen.name}: {so_far}\n")
     except KeyboardInterrupt:
         kept = chosen.record and experiments.in_pieces(chosen.name)
         kept = "What it has measured is kept: start it again to go on." if kept else "Nothing is kept."

@@ -93,8 +93,12 @@ def once(key, make):
     return made
 
 
+UNFINISHED = 75
+"""The exit status of a recording whose other runs are processes to come: EX_TEMPFAIL of sysexits.h, 'try again'."""
+
+
 class Unfinished(Exception):
-    """A recording whose other runs are processes to come."""
+    """A process has made its run of several."""
 
 
 def of_processes(runs, make):
