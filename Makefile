@@ -24,7 +24,7 @@ else
   READY := .venv/.ready-$(LOCK)
 endif
 
-.PHONY: help packages book pdf notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary claims benchmarks readme gains tune suggestion bench-reference data kernels lint format lock clean
+.PHONY: help packages book pdf notebook experiment test test-slow test-all test-sanitize test-wheel test-gpu test-gpu-sanitize mutants record canary claims benchmarks readme gains figures tune suggestion bench-reference data kernels lint format lock clean
 
 help: ## list the targets
 	@echo 'make TARGET [CONDA=1 | PYTHON=python3] [ARGS="more options"]'
@@ -112,6 +112,9 @@ readme: $(READY) ## write the tables in README.md, the book and kernels/README.m
 
 gains: $(READY) ## write the table of what each kernel's versions gained in kernels/README.md from data/results
 	$(RUN) book/readme.py kernels/README.md
+
+figures: $(READY) ## draw the kept figures that no page of the book shows, from data/results
+	$(RUN) -m gpumf_study.figures
 
 tune: $(READY) ## write the best parameters of the recorded search to src/gpumf_study/experiments/tuned.toml
 	$(RUN) -m gpumf_study.generated $@

@@ -60,12 +60,12 @@ def test_recorded_gpu_tests_passed():
 
 
 def drawn_anew_by(name):
-    """The command that draws the figures of an experiment's newest result."""
+    """The commands that draw the figures of an experiment's newest result."""
     pytest.importorskip("IPython")
     from gpumf_study import chapters
 
     page = chapters.pages().get(name, f"notebooks/{name}")
-    return f"older than its result: run `make notebook NB={page}`, and commit figures/"
+    return f"older than its result: run `make figures` and `make notebook NB={page}`, and commit figures/"
 
 
 FIGURES = sorted(path for path in (ROOT / "figures").glob("*/*.svg") if path.parent.name != "drawings")

@@ -1,0 +1,22 @@
+"""The figures in figures/ that no page of the book draws."""
+
+import shutil
+
+from gpumf_study import figures, results
+from support import ROOT
+
+
+def test_kept_figures_that_no_page_draws_are_those_of_the_recorded_results(tmp_path, monkeypatch, capsys):
+    found = figures.on_no_page()
+    assert {"cumf_convergence", "cu2rec_variants"} <= set(found) and not {"speedups", "als_versions"} & set(found)
+    for folder in ("book", "data/results", "figures"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    for path in figures.on_no_page().values():
+        path.write_text("old")
+    figures.main()
+    printed = capsys.readouterr().out.split()
+    assert printed == [path.relative_to(ROOT).as_posix() for path in found.values()]
+    for path in found.values():
+        drawn = (tmp_path / path.relative_to(ROOT)).read_text(encoding="utf-8")
+        assert drawn == path.read_text(encoding="utf-8"), "run `make figures`"
