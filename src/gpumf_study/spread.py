@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from gpumf_study import results, sweep
-from gpumf_study.experiments.gpumf import run_spread
 
 NETFLIX = "netflix-synthetic"
 
@@ -132,9 +131,15 @@ def _of_results_in(repository):
         for device, of in of_pairs
     }
     if runs := results.recorded("run_spread"):
-        for device, variance in run_spread.variances(runs.frame).items():
+        for device, variance in of_runs(runs.frame).items():
             found.setdefault(device, []).append((variance, runs.frame.repeat.nunique() - 1))
     return {device: pooled(of) for device, of in found.items()}
+
+
+def of_runs(frame: pd.DataFrame) -> pd.Series:
+    """Return by device the variance of the logarithm of a time between runs of `run_spread`, its mean over work."""
+    work = np.log(frame.seconds).groupby([frame.device, frame.data, frame.model, frame.solver])
+    return work.var().groupby("device").mean()
 
 
 def pooled(variances: list[tuple[float, float]]) -> tuple[float, float]:

@@ -116,6 +116,18 @@ def test_the_spread_between_runs_has_that_of_run_spread(monkeypatch):
     assert found["cpu"][0] == pytest.approx((before["cpu"][0] * before["cpu"][1] + 7 * own) / found["cpu"][1])
 
 
+def test_the_variance_is_that_between_runs_and_not_between_work():
+    effects, rows = np.random.default_rng(0).normal(0, 0.1, (2000, 2)), []
+    for run, of_run in enumerate(effects):
+        for device, effect in zip(("cpu", "cuda"), of_run, strict=True):
+            scale = 1 if device == "cpu" else 0.1
+            rows += [("a", device, "m", solver, run, second * np.exp(scale * effect))
+                     for solver, second in (("x", 1.0), ("y", 50.0))]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["data", "device", "model", "solver", "repeat", "seconds"])
+    found = spread.of_runs(frame)
+    assert found["cpu"] == pytest.approx(0.01, rel=0.1) and found["cuda"] == pytest.approx(1e-4, rel=0.1)
+
+
 def test_pooled_variances_are_of_all_runs():
     groups = np.random.default_rng(1).normal(0, 3, (2, 5))
     variance, freedom = spread.pooled([(group.var(ddof=1), 4) for group in groups])

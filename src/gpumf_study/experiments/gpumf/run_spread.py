@@ -54,9 +54,3 @@ def _one_run(data, epochs):
                          "factors": factors, "seconds": float(np.median(np.diff(history.seconds))),
                          "x_nnz": ratings.nnz})  # fmt: skip
     return pd.DataFrame(rows).assign(task="epoch", phase="train", threads=threads.count())
-
-
-def variances(frame):
-    """Return by device the variance of the logarithm of a time between runs, its mean over all work: a Series."""
-    work = np.log(frame.seconds).groupby([frame.device, frame.data, frame.model, frame.solver])
-    return work.var().groupby("device").mean()
