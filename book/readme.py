@@ -160,7 +160,8 @@ def answer(frame):
     ours = douban[douban.solver == "tensor_core"].iloc[0]
     same = frame[frame.id == SURPRISES[0].claim].iloc[0]
     published = frame[frame.publication != "gpumf"]
-    totals = ledger.counts(frame)[[*ledger.SHOWN, "not measured yet", "not judged"]].sum()
+    verdicts = [*ledger.SHOWN, "not measured yet", "not judged"]
+    totals = ledger.counts(frame).reindex(columns=verdicts, fill_value=0).sum()
     yes, partly, no, unclear, missing, others = totals
     threads = results.load("implicit_seconds").provenance["cpu_count"]
     unmeasured = f", {missing} not measured" if missing else ""
@@ -191,7 +192,6 @@ def answer(frame):
 def counts(frame):
     """A row a publication: its figures and tables that are measured, and its claims by verdict, in Markdown."""
     rows = ledger.counts(frame)
-    rows = rows.loc[:, rows.ne(0).any()]  # without a verdict that no claim has
     return _table(list(rows), rows.astype(str).to_numpy().tolist()) + f"\n{ledger.NOT_JUDGED}\n"
 
 

@@ -60,6 +60,8 @@ def coverage(frame):
 def counts(frame):
     """Return the figures and tables that are measured, and the claims by verdict: a row a publication.
 
+    A verdict that no claim has is left out.
+
     frame : of `table`
     """
     known, rows = coverage(frame), {}
@@ -70,7 +72,8 @@ def counts(frame):
         rows[title] = row | {verdict: int(verdicts.get(verdict, 0)) for verdict in SHOWN}
         rows[title]["not measured yet"] = int(verdicts.get(claims.MISSING, 0))
         rows[title]["not judged"] = int(verdicts.drop([*SHOWN, claims.MISSING], errors="ignore").sum())
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("publication").reset_index()
+    found = pd.DataFrame.from_dict(rows, orient="index")
+    return found.loc[:, found.ne(0).any()].rename_axis("publication").reset_index()
 
 
 def as_csv(frame):
