@@ -24,7 +24,7 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 import chapter
-from gpumf_study import chapters, experiments, results
+from gpumf_study import chapters, experiments, figures
 from gpumf_study import figure_style as style
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,9 +98,8 @@ class Figures(SphinxTransform):
         name, image = Path(figure[0]["uri"]).stem, figure[0]
         if name not in experiments.names():
             return
-        result = results.load(name)
         with matplotlib.rc_context(style._STYLE):
-            drawn = style.save(experiments.module(name).figure(result.frame), result)
+            drawn = figures.draw(name)
             to = Path(self.env.doctreedir).parent / f"jupyter_execute/{name}.narrow.svg"
             to.parent.mkdir(exist_ok=True)
             style.narrow(drawn).savefig(to, metadata={"Date": None, "Creator": None})

@@ -77,7 +77,7 @@ TOO_LONG = [
 ]
 
 _ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
+_VARYING = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
 # Lanes meet at __syncwarp, and one of them arrives at a barrier in shared memory: PTX orders what all wrote before.
 # racecheck follows that lane alone; where all of them arrive, it finds nothing.
 _BY_ONE_LANE = re.compile(r"Write access at fetch\(.*\+0x[0-9a-f]+ in warpgroups\.cu:\d+")
@@ -125,12 +125,16 @@ def behind_one_lane(report):
     return "Race reported" in report[0] and all(map(_BY_ONE_LANE.search, report))
 
 
+APART = {"races_in_cupy": of_cupy, "ordered_by_one_lane": behind_one_lane, "wanted_races": wanted}
+"""Reports that are no findings, by what they are counted as."""
+
+
 def kinds(reports):
     """One text of each kind of report, and how many there are; threads, addresses and counts make no kind."""
     found = {}
     for report in reports:
         text = "\n".join(report)
-        found.setdefault(_NUMBERS.sub("", text), [text, 0])[1] += 1
+        found.setdefault(_VARYING.sub("", text), [text, 0])[1] += 1
     return [f"{text}\n(of {count} such reports)" for text, count in found.values()]
 
 
@@ -172,12 +176,12 @@ def check(words, environment):
         except subprocess.TimeoutExpired:
             printed, succeeded = f"not done after {TIMEOUT} s", False
         reports = findings(log.read_text() if log.exists() else "")
-    apart = {"races_in_cupy": of_cupy, "ordered_by_one_lane": behind_one_lane, "wanted_races": wanted}
-    found = kinds([report for report in reports if not any(is_one(report) for is_one in apart.values())])
+    told = [next((what for what, is_one in APART.items() if is_one(report)), None) for report in reports]
+    found = kinds([report for report, what in zip(reports, told, strict=True) if what is None])
     outcome = {
         **{what: sum(map(int, re.findall(rf"\b(\d+) {what}", printed))) for what in ("passed", "failed")},
         "runs_that_failed": int(not succeeded),
-        **{what: sum(map(is_one, reports)) for what, is_one in apart.items()},
+        **{what: told.count(what) for what in APART},
         "findings": found,
     }
     return outcome, "\n".join([printed, *found])
@@ -205,8 +209,8 @@ def newest(folders):
     """The newest compute-sanitizer in these folders, and its version; exits where none is of OLDEST or newer."""
     programs = {shutil.which("compute-sanitizer", path=folder) for folder in folders} - {None}
     versions = {program: version_of(program) for program in programs}
-    program = max(versions, key=lambda program: _numbers(versions[program]), default=None)
-    if program is None or _numbers(versions[program]) < _numbers(OLDEST):
+    program = max(versions, key=lambda program: _comparable(versions[program]), default=None)
+    if program is None or _comparable(versions[program]) < _comparable(OLDEST):
         sys.exit(f"compute-sanitizer {OLDEST} or newer was not found; `pip install nvidia-cuda-sanitizer-api` has it")
     return program, versions[program]
 
@@ -217,7 +221,7 @@ def version_of(program):
     return re.search(r"Version ([\d.]+)", printed)[1]
 
 
-def _numbers(version):
+def _comparable(version):
     return tuple(map(int, version.split(".")))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, backends
-from gpumf_study import results
+from gpumf_study import results, sweep
 from gpumf_study.experiments import load_ratings
 
 MARGIN = 0.05
@@ -49,9 +49,7 @@ def measure():
         if data != loaded:
             loaded, ratings = data, None  # one at a time is in memory
             ratings = load_ratings(data)
-        model = kind(seed=0, **arguments)
-        model.fit(ratings, 2)
-        found[name] = float(np.median(np.diff(model.fit(ratings, EPOCHS).history.seconds)))
+        found[name] = sweep.median_epoch(kind(seed=0, **arguments), ratings, EPOCHS)
     return found
 
 

@@ -20,12 +20,17 @@ def on_no_page():
     return {name: path for name, path in kept.items() if path.is_file() and name not in drawn}
 
 
+def draw(name):
+    """Draw the figure of an experiment's recorded result, write it to figures/, and return it."""
+    result = results.load(name)
+    return style.save(experiments.module(name).figure(result.frame), result)
+
+
 def main():
     """Draw them, and print their places in the repository."""
     style.setup()
     for name, path in on_no_page().items():
-        result = results.load(name)
-        plt.close(style.save(experiments.module(name).figure(result.frame), result))
+        plt.close(draw(name))
         print(path.relative_to(results.repository()))
 
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -109,6 +110,12 @@ def corner(ratings: Ratings, part: tuple[int, int] | None) -> Ratings:
 def warm(model: Model, train: Ratings) -> None:
     """Train a copy for an epoch, so that a timed training pays for nothing that a process does once."""
     trained(copy(model), train, 1, None)
+
+
+def median_epoch(model: Model, ratings: Ratings, epochs: int) -> float:
+    """Return the median of the seconds of single epochs, after a fit that compiles and warms up."""
+    model.fit(ratings, 2)
+    return float(np.median(np.diff(model.fit(ratings, epochs).history.seconds)))
 
 
 def course(frame: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -26,7 +26,10 @@ APART |= {"bayesian_seconds", "training_energy", "original_programs", "run_sprea
 def fits(name):
     """Whether an experiment trains models."""
     source = inspect.getsource(experiments.module(name))
-    return any(call in source for call in (".fit(", "trained(", "sweep.sweep(", "_half_sweeps.trainings("))
+    return any(
+        call in source
+        for call in (".fit(", "trained(", "sweep.sweep(", "sweep.median_epoch(", "_half_sweeps.trainings(")
+    )
 
 
 TRAINING = [name for name in experiments.names() if (fits(name) or name in PARAMETERS) and name not in APART]

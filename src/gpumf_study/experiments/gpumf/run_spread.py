@@ -7,11 +7,11 @@ in seconds: epochs long enough for a clock, memory traffic, and all threads or o
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from gpumf import ALS, SGD, ImplicitALS
 from gpumf._util import threads
+from gpumf_study import sweep
 from gpumf_study.experiments import _kept, load_ratings, usable_devices
 
 _ALS = {"regularization": 0.05, "biases": False, "clip": False}
@@ -34,7 +34,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"epochs": 2}
 
 
 def run(data, epochs, runs):
-    """Time so many epochs of every solver in each run, after an epoch that is not timed.
+    """Time so many epochs of every solver in each run, after a fit that is not timed.
 
     Return a DataFrame with a row a run, data set and solver: repeat is the run, seconds the median epoch
     """
@@ -49,8 +49,7 @@ def _one_run(data, epochs):
         for kind, factors, solver, options in _SOLVERS:
             if (device := kind.solvers()[solver]) not in usable:
                 continue
-            history = kind(factors, solver=solver, seed=0, **options).fit(ratings, 1 + epochs).history
+            seconds = sweep.median_epoch(kind(factors, solver=solver, seed=0, **options), ratings, 1 + epochs)
             rows.append({"data": ratings.name, "model": kind.__name__, "solver": solver, "device": device,
-                         "factors": factors, "seconds": float(np.median(np.diff(history.seconds))),
-                         "x_nnz": ratings.nnz})  # fmt: skip
+                         "factors": factors, "seconds": seconds, "x_nnz": ratings.nnz})  # fmt: skip
     return pd.DataFrame(rows).assign(task="epoch", phase="train", threads=threads.count())
