@@ -259,6 +259,8 @@ def test_a_median_of_ratios_of_times_has_their_spread_between_runs():
     assert [one.value for one in found] == [2.0] * 3 and wide[0] < wide[1] < wide[2]
     lots = {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}
     constant = pd.concat([frame, repeats(b=[1.0, 1.0, 1.0])])
+    of_column = estimate(frame.assign(x_times=4), "median", {"column": "seconds", "times": "x_times"}, between)
+    assert of_column == found[2]
     two = estimate(frame, "median", {"column": "seconds", "times": 2}, between)
     assert (two.low, two.high) == pytest.approx(
         [getattr(estimate(constant, "ratio", lots, between), end) for end in ("low", "high")]

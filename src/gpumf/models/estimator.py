@@ -314,7 +314,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
         Raises
         ------
-        TypeError : sets that are not `Ratings`
+        TypeError : data that are not `Ratings`
         ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0, no
             validation set to keep the best by
         RuntimeError : another thread fits the model
