@@ -66,8 +66,8 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     The seconds of each solver are s = exp(w . (1, ln nnz, ln(n_users + n_items), ln factors)), with w fitted to the
     recorded crossover between the two: training alone, without biases and with parameters searched for each data set,
     to an error half a percent above the best one that both reach. Nothing but the shape of the training set counts,
-    and nothing is measured here. After cumf, section 7, which leaves choosing the algorithm by dimensions and sparsity to
-    future work; see the page 'ALS or SGD' of the book.
+    and nothing is measured here. After cumf, section 7, which leaves choosing by dimensions and sparsity
+    to future work; see the page 'ALS or SGD' of the book.
 
     Parameters
     ----------
