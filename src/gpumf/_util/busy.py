@@ -33,6 +33,13 @@ def check_usable(model: object) -> None:
         raise _refusal(model)
 
 
+def check_idle(model: object) -> None:
+    """Raise RuntimeError where any thread fits the model, this one too, as in a callback."""
+    check_usable(model)
+    if id(model) in _FITTING:
+        raise RuntimeError(f"this {type(model).__name__} is being fitted, so that its parameters cannot change")
+
+
 def _refusal(model):
     return RuntimeError(
         f"fit is running on this {type(model).__name__} in another thread; fit a new model there, and replace this "

@@ -655,6 +655,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self._check_fitted()
         k, place = integer("k", k, 1), self._only(item, "item", ids)
         if ratings is not None:
+            if user is not None:
+                raise ValueError("give a user or ratings, not both; the user is None with ratings of a new one")
             rows, row = self._ratings_of_users(ratings, ids)[0].by_user, 0
         elif self._training is None:
             raise ValueError("the training set is not known here; pass ratings=")

@@ -617,6 +617,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         if rows:
             learned = self._whole(solver.arrays(), arrays)
             newest = finite.copies(learned), rows, None
+            if newest[0] is None:
+                raise ValueError("warm_start needs what was learned before, which has numbers that are not finite")
             if ending.keep == "best":
                 rmse, mae = errors(*learned)  # on this validation set
                 of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae}
