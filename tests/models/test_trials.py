@@ -1,7 +1,9 @@
 """Search: settings are scored as by a fit alone, losers are dropped, and nothing done is lost."""
 
 import json
+import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -200,6 +202,31 @@ def test_ids_and_given_pairs():
     one = search(ALS(device="cpu"), {"factors": [2]}, RATINGS, 2, folds=pairs)
     assert one.best_score == cross_validate(ALS(2, device="cpu"), pairs, 2).rmse[0] and one.results.folds[0] == 1
     assert one.best_model.user_factors.shape[0] == RATINGS.n_users and not one.best_model.ids
+
+
+def named(offset):
+    return replace(RATINGS, user_ids=np.arange(RATINGS.n_users)[::-1] + offset)
+
+
+@pytest.mark.parametrize("name", ["ALS", "BayesianMF", "RBM"])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (RATINGS, Ratings([0, 900], [0, 1], [3, 3], 901, RATINGS.n_items)),
+        (RATINGS, Ratings([0], [0], [3], 2, 2)),
+        (named(100), named(101)),
+        (RATINGS, RATINGS.select([])),
+    ],
+    ids=["more users", "fewer users", "other ids", "empty"],
+)
+def test_a_test_set_of_others_is_refused_as_by_fit(name, pair, tmp_path, monkeypatch):
+    model, grid, _ = SETTINGS[name]
+    with pytest.raises(ValueError) as of_fit:
+        type(model)(**model.get_params()).fit(pair[0], 1, validation=pair[1])
+    monkeypatch.setattr(type(model), "fit", None)
+    with pytest.raises(type(of_fit.value), match=re.escape(str(of_fit.value))):
+        search(model, grid, RATINGS, 1, folds=[RATINGS.split(), pair], resume=tmp_path / "scores")
+    assert not list(tmp_path.iterdir())
 
 
 def test_parameters_that_a_model_does_not_have():

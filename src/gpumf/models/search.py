@@ -228,9 +228,9 @@ def search(
 
     Raises
     ------
-    TypeError : no model of gpumf, folds that are no pairs, parameters that the model does not have
-    ValueError : an argument out of range, no values to try, a file of something else, which stays as it is; all
-        settings diverged
+    TypeError : no model of gpumf, folds that are no pairs of Ratings, parameters that the model does not have
+    ValueError : an argument out of range, no values to try, a test set of other users or items than its training set,
+        a file of something else, which stays as it is; all settings diverged
 
     >>> import numpy as np
     >>> from gpumf import ALS, cross_validate, search

@@ -21,6 +21,7 @@ from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS, Limits
 from gpumf.models.replacing import open_file, replacing
+from gpumf.ratings.convert import check_ids
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import DenseSystems
 from gpumf.solvers.als_settings import full_share
@@ -76,7 +77,8 @@ class Trials:
 
     Raises
     ------
-    ValueError : memory that is not enough for one candidate; a file of something else
+    ValueError : a test set of other users or items than its training set, as of `fit`; memory that is not enough for
+        one candidate; a file of something else
     """
 
     def __init__(
@@ -96,6 +98,9 @@ class Trials:
         self._metrics = [f"{name}@{self._of_lists[1]}" for name in METRICS] if self._of_lists else list(ERRORS)
         self._lock, self._stopped = threading.Lock(), threading.Event()
         folds = list(folds)
+        for train, test in folds:
+            check_training(train, test)
+            check_ids(test, "validation", train.user_ids, train.item_ids)
         self.scores: dict[Trial, dict[str, float]] = {}
         self._path, self._written = None if path is None else path_of(path), time.monotonic()
         if self._path is not None:
@@ -130,7 +135,6 @@ class Trials:
     def _prepared(self, train, test):
         """A fold where the solvers want it, with the orders that they take."""
         first = self.candidates[0]
-        check_training(train, None)
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
         check_finite(train, None)
         for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
