@@ -182,6 +182,65 @@ def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path)
         search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "none" / "file")
 
 
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """A function that has another one called while the fourth setting trains; scores are written after each."""
+    fit = ALS.fit
+    monkeypatch.setattr(trials, "_SECONDS", 0)
+
+    def when(change):
+        fits = []
+
+        def fitted(self, *arguments, **named):
+            fits.append(self)
+            if len(fits) == 4:
+                change()
+            return fit(self, *arguments, **named)
+
+        monkeypatch.setattr(ALS, "fit", fitted)
+
+    return when
+
+
+def replaced(path):
+    path.unlink()
+    path.write_bytes(b"my notes")
+
+
+def made_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("change", [replaced, made_a_folder])
+def test_a_file_that_becomes_something_else_stays_and_so_do_the_scores(change, jobs, meanwhile, tmp_path):
+    path, arguments = tmp_path / "scores", (ALS(device="cpu"), {"factors": [1, 2, 3]}, RATINGS, 2)
+    options = {"folds": 2, "refit": False, "n_jobs": jobs}
+    meanwhile(lambda: change(path))
+    with pytest.raises(ValueError, match=f"resume: {path} has become another file") as error:
+        search(*arguments, resume=path, **options)
+    assert path.is_dir() if change is made_a_folder else path.read_bytes() == b"my notes"
+    (beside,) = set(tmp_path.iterdir()) - {path}
+    assert str(beside) in str(error.value) and 3 <= len(json.loads(beside.read_bytes())["scores"]) <= 6
+    assert same(search(*arguments, resume=beside, **options), search(*arguments, **options))
+
+
+def test_a_file_that_is_gone_or_cannot_be_replaced_is_no_other_one(meanwhile, tmp_path, monkeypatch):
+    path, arguments = tmp_path / "scores", (ALS(device="cpu"), {"factors": [1, 2, 3]}, RATINGS, 2)
+    meanwhile(path.unlink)
+    search(*arguments, folds=2, resume=path)
+    assert len(json.loads(path.read_bytes())["scores"]) == 6 and list(tmp_path.iterdir()) == [path]
+    path.unlink()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    meanwhile(lambda: monkeypatch.setattr("os.fsync", full))
+    with pytest.raises(OSError, match="No space left"):
+        search(*arguments, folds=2, resume=path)
+
+
 def test_draws_are_those_of_the_seed_and_come_once():
     drawn = {"factors": [1, 2, 3], "regularization": loguniform(0.01, 10)}
     found = [

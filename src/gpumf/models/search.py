@@ -230,7 +230,8 @@ def search(
     ------
     TypeError : no model of gpumf, folds that are no pairs of Ratings, parameters that the model does not have
     ValueError : an argument out of range, no values to try, a test set of other users or items than its training set,
-        a file of something else, which stays as it is; all settings diverged
+        a file of something else, which stays as it is, at the beginning or later, when a new file beside it gets the
+        scores; all settings diverged
 
     >>> import numpy as np
     >>> from gpumf import ALS, cross_validate, search
