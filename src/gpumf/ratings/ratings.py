@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from gpumf._util.counter_rng import random_order, random_subset
+from gpumf._util.forks import cached_property, in_children
 from gpumf._util.sorting import stable_order
 from gpumf._util.validation import MAX_SEED, array, brief, integer, number
 from gpumf.backends.cpu import order as cpu_order
@@ -32,6 +32,13 @@ _COLUMNS_A_RATING = 32
 
 _MAKING = threading.RLock()
 """Of threads that share ratings, one makes a part of them while the others wait for it."""
+
+
+@in_children
+def _after_fork():
+    """Threads that are no more may have held it."""
+    global _MAKING
+    _MAKING = threading.RLock()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
