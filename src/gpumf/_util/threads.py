@@ -22,6 +22,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gpumf._util import interrupts
 from gpumf._util.busy import check_usable
 from gpumf._util.forks import in_children
 from gpumf._util.validation import integer
@@ -54,6 +55,7 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
     """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept.
 
     RuntimeError where another thread has begun to fit the model meanwhile: what was read may be of two models.
+    KeyboardInterrupt leaves it as such, whatever native code made of it.
     """
 
     def run(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
@@ -67,7 +69,8 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
     @wraps(method)
     def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
         check_usable(self)
-        result = run(self, *arguments, **named)
+        with interrupts.translated():
+            result = run(self, *arguments, **named)
         if result is not self:  # which fits return
             check_usable(self)
         return result

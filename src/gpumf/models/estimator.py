@@ -334,7 +334,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         >>> model.fit(train, epochs=2, warm_start=True).history.epoch.tolist()[-2:]
         [5, 6]
         """
-        with self._as_before_if_it_fails(), interrupts.translated():
+        with self._as_before_if_it_fails():
             self._check_parameters()
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))

@@ -307,8 +307,7 @@ def search(
     fitted = None
     if best is not None and complete and refit:
         try:
-            with interrupts.translated():
-                fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
+            fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
         except KeyboardInterrupt:
             complete = False
     if not complete:
