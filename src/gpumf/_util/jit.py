@@ -292,6 +292,10 @@ def _after_fork():
             _STATE.parallel = False
 
 
+if hasattr(os, "register_at_fork"):  # a fork waits while Numba compiles: what it holds then nobody else can give back
+    os.register_at_fork(before=lambda: _STATE.lock.acquire(), after_in_parent=lambda: _STATE.lock.release())
+
+
 # Folders of the cache. Numba runs whatever machine code it finds there.
 
 _OPENED: dict[Path, set[Path]] = {}
