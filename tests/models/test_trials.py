@@ -263,6 +263,12 @@ def test_ids_and_given_pairs():
     assert one.best_model.user_factors.shape[0] == RATINGS.n_users and not one.best_model.ids
 
 
+def test_a_test_rating_that_is_not_finite_is_named():
+    test = Ratings([1, 0], [0, 1], [3, np.nan], RATINGS.n_users, RATINGS.n_items)
+    with pytest.raises(ValueError, match="validation: rating 1 is nan"):
+        search(ALS(2, device="cpu"), {"factors": [2]}, RATINGS, 1, folds=[(RATINGS, test)])
+
+
 def named(offset):
     return replace(RATINGS, user_ids=np.arange(RATINGS.n_users)[::-1] + offset)
 

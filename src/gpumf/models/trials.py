@@ -141,7 +141,7 @@ class Trials:
         """A fold where the solvers want it, with the orders that they take."""
         first = self.candidates[0]
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
-        check_finite(train, None)
+        check_finite(train, test)
         for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
             getattr(train, name)
         _ = train.user_counts, train.item_counts, train.bounds
