@@ -123,7 +123,6 @@ def _half_of_logarithm(sides, select, level):
     """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs."""
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
     times, between = select.get("times", int(is_time(select["column"]))), select.get("between", {})
-    times = max(side[times].median() for side in sides) if isinstance(times, str) else times
     if not (times and between):
         return _with_runs(errors, [], level)
     if not all("device" in side for side in sides):
@@ -173,6 +172,8 @@ def _median(frame, select):
         return NOTHING
     value, n = float(np.median(values)), len(of_repeats)
     if "times" in select:
+        if isinstance(times := select["times"], str):
+            select = select | {"times": frame[times].median()}
         return _times(value, _half_of_logarithm([frame], select, LEVEL), n, unit="")
     half = _half_width([_error(of_repeats)], LEVEL)
     return Estimate(value, value - half, value + half, n)

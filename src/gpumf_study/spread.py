@@ -136,10 +136,14 @@ def _of_results_in(repository):
     return {device: pooled(of) for device, of in found.items()}
 
 
+def of_work(frame: pd.DataFrame) -> pd.Series:
+    """Return by device, data, model and solver the variance of a time's logarithm between runs of `run_spread`."""
+    return np.log(frame.seconds).groupby([frame.device, frame.data, frame.model, frame.solver]).var()
+
+
 def of_runs(frame: pd.DataFrame) -> pd.Series:
-    """Return by device the variance of the logarithm of a time between runs of `run_spread`, its mean over work."""
-    work = np.log(frame.seconds).groupby([frame.device, frame.data, frame.model, frame.solver])
-    return work.var().groupby("device").mean()
+    """Return by device the mean of `of_work`."""
+    return of_work(frame).groupby("device").mean()
 
 
 def pooled(variances: list[tuple[float, float]]) -> tuple[float, float]:

@@ -229,9 +229,8 @@ class Blend(Recommender, Identified):
         ['up']
         """
         self._check_fitted()
-        self._of_models("ids")  # of models of gpumf alone
+        self._check_alike()
         contents = [model._checked_content(seen) for model in self.models]
-        _ = self._shape, self.user_ids, self.item_ids  # of a blend that `load` makes they are each other's
         header = {
             "model": "Blend",
             "weights": np.asarray(self.weights).tolist(),
@@ -271,8 +270,12 @@ class Blend(Recommender, Identified):
         if arrays:
             raise ValueError(f"it has arrays of no model: {sorted(arrays)}")
         made = cls(*models, weights=header["weights"])
-        _ = made._shape, made.user_ids, made.item_ids
+        made._check_alike()
         return made
+
+    def _check_alike(self):
+        """Raise unless all are models of gpumf, of the same users and items."""
+        _ = self._shape, self.user_ids, self.item_ids
 
     def _of_models(self, name):
         """An attribute of all models."""

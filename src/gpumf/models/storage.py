@@ -179,8 +179,8 @@ class Stored(_Base):
 
         Raises
         ------
-        ValueError : seen=True where the training set is not known; numbers that are not finite; a file that is no
-            model has this name
+        ValueError : seen=True where the training set is not known; what `load` would refuse, such as numbers that
+            are not finite; a file that is no model has this name
 
         >>> from gpumf import ALS
         >>> columns = ["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]
