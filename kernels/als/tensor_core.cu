@@ -25,7 +25,8 @@
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
 //   - BATCHED, a grid has a layer for each of several systems, which share ratings and work lists and have factors and
 //     lambda of their own: models too small to fill a GPU train together, each with the bits that it has alone.
-//   - With WGMMA, on Hopper, products have both operands in shared memory and go on while warps copy (strips.cuh).
+//   - With WGMMA, on Hopper, products have both operands in shared memory and go on while warps copy (strips.cuh). With
+//     IMPLICIT rows are multiplied by sqrt(w) there, by the warps that copied them, before the products.
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
 //     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
@@ -108,12 +109,25 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
         const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
         const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
 #if IMPLICIT
-#pragma unroll
-        for (int q = 0; q < QUADS; ++q) {
+        auto add_gram = [&](int q) {
             const float4 all = (*gram)[q][i];
             const float scale = scales.root * scales.root;
             add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
-        }
+        };
+#if WGMMA
+        // So many at a time: `slots`, at least 1, hides from the compiler that each loop has one round. It would load
+        // more at once than there are registers for.
+        constexpr int AT_ONCE = 12;
+#pragma unroll
+        for (int first = 0; first < OF_BLOCKS; first += AT_ONCE)
+#pragma unroll 1
+            for (int round = 0; round < min(slots, 1); ++round)
+#pragma unroll
+                for (int q = first; q < min(first + AT_ONCE, OF_BLOCKS); ++q) add_gram(q);
+#else
+#pragma unroll
+        for (int q = 0; q < QUADS; ++q) add_gram(q);
+#endif
 #endif
         if (segment.count > 0) {
             if constexpr (!PERSISTENT) x = mine ? team.kept().start[i] : 0.0f;
