@@ -270,14 +270,7 @@ struct Pipeline {
             if (t >= STAGE) break;
             float right = value[k];
 #if IMPLICIT
-            // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
-            // root.
-            const float scaled = scales.ratings * scales.ratings * fabsf(value[k]);  // alpha |r|, scaled
-            const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
-            const bool seen = value[k] != 0.0f;
-            const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
-            to.store_root(t, seen ? root : half_bits(0));
-            right = value[k] > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
+            right = weigh_rating(value[k], scales, [&](half_bits root) { to.store_root(t, root); });
 #else
             right *= scales.ratings;
 #endif
@@ -331,10 +324,6 @@ struct Pipeline {
             half_bits* const halves =
                 WHOLE ? &rows[chunk / 8][first + k][chunk % 8 * 8] : chunk_of(rows, first + k, chunk);
             return reinterpret_cast<uint4*>(halves);
-        };
-        auto times = [](uint4 x, unsigned root) -> uint4 {
-            return {multiply_halves(x.x, root), multiply_halves(x.y, root), multiply_halves(x.z, root),
-                    multiply_halves(x.w, root)};
         };
         auto weigh_some = [&](int k, int n) {
             const uint4 four = *reinterpret_cast<const uint4*>(&ratings(s).roots[first + k]);
