@@ -516,9 +516,9 @@ __device__ constexpr int quad_of_a(int group, int k) {
 template <int group>
 __device__ __forceinline__ void add_gram(Sums<group>& sums, const Quads& gram, float scale, const Segment& segment,
                                          const Member& me) {
-    // So many at a time: `parts`, at least 1, hides from the compiler that each loop has one round. It would load more at
-    // once than there are registers for.
-    constexpr int all = quads_of_a(group), at_once = 8;
+    // As many at a time as there are registers for: it is the latency of these loads that a row waits for. `parts`, at
+    // least 1, hides from the compiler that each loop has one round; it would load more and spill.
+    constexpr int all = quads_of_a(group), free = (TEAM_REGISTERS - 4 * QUADS - 32) / 4, at_once = free < 8 ? 8 : free;
 #pragma unroll
     for (int first = 0; first < all; first += at_once)
 #pragma unroll 1
