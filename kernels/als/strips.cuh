@@ -34,6 +34,7 @@ __device__ constexpr int column_of(int group, int instruction, int k) {
 }
 constexpr int OF_BLOCKS = 8 * (columns_of(0) + columns_of(1));  // 16 x 8 sums of a warp: of its blocks
 constexpr int QUADS = OF_BLOCKS + 2;                            // and of F_S^T r
+constexpr int OF_A = OF_BLOCKS;                                // quads of A, as in plan.cuh
 
 // A group is as a body of code in plan.cuh, and all have the same.
 template <class Use>

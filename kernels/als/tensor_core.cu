@@ -104,30 +104,38 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
             pipeline.length = given.length;
             pipeline.scales = scales;
         }
+        // With IMPLICIT and WGMMA a row begins with F^T F, which is loaded while its ratings are, into the registers of
+        // the sums. With the other products it is added at the end.
+        constexpr bool FROM_GRAM = IMPLICIT && WGMMA;
         Sums sums;
-        if (!sum_products(sums, pipeline, segment, partial, arrived)) continue;
+        auto begin = [&] {
+            clear(sums);
+            if constexpr (FROM_GRAM)
+#pragma unroll
+                for (int q = 0; q < OF_A; ++q) {
+                    const float4 all = (*gram)[q][i];
+                    sums[q][0] = all.x, sums[q][1] = all.y, sums[q][2] = all.z, sums[q][3] = all.w;
+                }
+        };
+        auto go = [&] {
+            if constexpr (FROM_GRAM) {
+                const float scale = given.part == 0 ? scales.root * scales.root : 0.0f;  // once in a row of several parts
+#pragma unroll
+                for (int q = 0; q < OF_A; ++q)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) sums[q][e] *= scale;
+            }
+        };
+        if (!sum_products(sums, pipeline, segment, partial, arrived, begin, go)) continue;
         const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
         const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
-#if IMPLICIT
-        auto add_gram = [&](int q) {
+#if IMPLICIT && !WGMMA
+#pragma unroll
+        for (int q = 0; q < QUADS; ++q) {
             const float4 all = (*gram)[q][i];
             const float scale = scales.root * scales.root;
             add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
-        };
-#if WGMMA
-        // So many at a time: `slots`, at least 1, hides from the compiler that each loop has one round. It would load
-        // more at once than there are registers for.
-        constexpr int AT_ONCE = 12;
-#pragma unroll
-        for (int first = 0; first < OF_BLOCKS; first += AT_ONCE)
-#pragma unroll 1
-            for (int round = 0; round < min(slots, 1); ++round)
-#pragma unroll
-                for (int q = first; q < min(first + AT_ONCE, OF_BLOCKS); ++q) add_gram(q);
-#else
-#pragma unroll
-        for (int q = 0; q < QUADS; ++q) add_gram(q);
-#endif
+        }
 #endif
         if (segment.count > 0) {
             if constexpr (!PERSISTENT) x = mine ? team.kept().start[i] : 0.0f;
