@@ -22,7 +22,7 @@
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
 //   - With IMPLICIT the fetching warps multiply a stage's rows by the roots of their weights, when they have started the
 //     copies of their next stage: they have time, and a row is a warp's own. The team would need one more barrier for
-//     each stage, behind which its products would start later.
+//     each stage, behind which its products would start later. A row begins with F^T F, loaded to where its sums are.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -50,7 +50,7 @@ constexpr int TEAM = 1;                                              // the numb
 constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
 // Of a thread: what a fetching one does not need of its share goes to the team. Where the team lacks registers, its
 // solution waits for one load after another.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS <= 248 ? 72 : IMPLICIT ? 56 : 40;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 248 ? 40 : 72;
 constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
 
 constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
@@ -512,23 +512,23 @@ __device__ constexpr int quad_of_a(int group, int k) {
     return k < of_first ? k : quad_of(group, 3 - group) + k - of_first;
 }
 
-// sums += scale F^T F.
+// sums = F^T F, which products are then added to: all loads at once, into the registers of the sums.
 template <int group>
-__device__ __forceinline__ void add_gram(Sums<group>& sums, const Quads& gram, float scale, const Segment& segment,
-                                         const Member& me) {
-    // As many at a time as there are registers for: it is the latency of these loads that a row waits for. `parts`, at
-    // least 1, hides from the compiler that each loop has one round; it would load more and spill.
-    constexpr int all = quads_of_a(group), free = (TEAM_REGISTERS - 4 * QUADS - 32) / 4, at_once = free < 8 ? 8 : free;
+__device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, const Member& me) {
+    clear(sums);
 #pragma unroll
-    for (int first = 0; first < all; first += at_once)
-#pragma unroll 1
-        for (int round = 0; round < min(segment.parts, 1); ++round)
+    for (int k = 0; k < quads_of_a(group); ++k) {
+        const float4 quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
+        float(&to)[4] = sums[quad_of_a(group, k)];
+        to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
+    }
+}
+template <int group>
+__device__ __forceinline__ void scale_gram(Sums<group>& sums, float scale) {
 #pragma unroll
-            for (int k = first; k < first + at_once && k < all; ++k) {
-                const float4 of_all = gram[quad_of_a(group, k)][me.thread];
-                add(sums[quad_of_a(group, k)],
-                    {scale * of_all.x, scale * of_all.y, scale * of_all.z, scale * of_all.w});
-            }
+    for (int k = 0; k < quads_of_a(group); ++k)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[quad_of_a(group, k)][e] *= scale;
 }
 
 struct Given {  // to the team, of the kernel's arguments
@@ -555,8 +555,16 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
 #pragma unroll 1
     for (int number = blockIdx.x; number < given.n_segments; number += gridDim.x) {
         Segment segment = {};
-        float x = 0.0f, ridge = 0.0f, from_unit = 0.0f, scale = 0.0f;
+        float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
+        constexpr bool with_gram = IMPLICIT && !of_gram;
+        if constexpr (with_gram) {
+            load_gram<group>(sums, *given.gram, me);
+            wait(work.barriers[turn.place].full, turn.parity);
+            const Part& part = work.parts[turn.parity][turn.place];
+            const float root = power_of_two(part.exponent);
+            scale_gram<group>(sums, part.segment.part == 0 ? root * root : 0.0f);  // once in a row of several parts
+        }
         // By all lanes, whose products of a stage are done and who have read what else is in it.
         auto release = [&](int stage) {
             __syncwarp();
@@ -568,7 +576,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
             show_to_strips();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
-            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), before < 0);
+            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), !with_gram && before < 0);
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
                 segment = part.segment;
                 if constexpr (!of_gram) {
@@ -578,10 +586,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
                     from_unit = per_unit * power_of_two(-exponent);
                     if (mine && segment.count > 0)
                         x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(exponent);
-                    if constexpr (IMPLICIT) {
-                        scale = power_of_two(part.exponent) * power_of_two(part.exponent);
-                        ridge *= scale;
-                    }
+                    if constexpr (IMPLICIT) ridge *= power_of_two(part.exponent) * power_of_two(part.exponent);
                 }
             }
             strips_wait<1>();
@@ -604,7 +609,6 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
             }
             continue;
         }
-        if (IMPLICIT && segment.count > 0) add_gram<group>(sums, *given.gram, scale, segment, me);
         if (segment.count > 0)
             x = from_unit * solve<group>(sums, work.solver, me, x, ridge, given.cg_steps, given.cg_tolerance);
         if (mine) given.solved[segment.row * (long long)FACTORS + me.thread] = x;
