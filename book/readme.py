@@ -163,6 +163,7 @@ def answer(frame):
     totals = ledger.counts(frame)[[*ledger.SHOWN, "not measured yet", "not judged"]].sum()
     yes, partly, no, unclear, missing, others = totals
     threads = results.load("implicit_seconds").provenance["cpu_count"]
+    unmeasured = f", {missing} not measured" if missing else ""
     programs = results.load("original_programs")
     beside = original_programs.fastest(programs.frame)
     seconds = beside[beside.x_beside == original_programs.CUMF_ALS].groupby("solver").seconds.median()
@@ -182,14 +183,15 @@ def answer(frame):
         f"**{same.value:.1f} times** as fast as such a CPU today. "
         f"Our fastest ALS is **{ours.single:.0f} times** as fast in training and {ours.single_end_to_end:.0f} times "
         f"end to end (Douban, synthetic). Of {len(published)} claims and questions, "
-        f"**{yes} are replicated**, {partly} partly and {no} not; {unclear} inconclusive, "
-        f"{missing} not measured, {others} not judged.\n"
+        f"**{yes} are replicated**, {partly} partly and {no} not; {unclear} inconclusive{unmeasured}, "
+        f"{others} not judged.\n"
     )
 
 
 def counts(frame):
     """A row a publication: its figures and tables that are measured, and its claims by verdict, in Markdown."""
     rows = ledger.counts(frame)
+    rows = rows.loc[:, rows.ne(0).any()]  # without a verdict that no claim has
     return _table(list(rows), rows.astype(str).to_numpy().tolist()) + f"\n{ledger.NOT_JUDGED}\n"
 
 

@@ -6,7 +6,9 @@ Each name runs in parts under each tool, a process for each core at a time, on a
 A run that was stopped goes on where it was: parts that found nothing are kept in build/sanitized, by code and GPU.
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
-processor.) Races of CuPy's own kernels are counted apart.
+processor.) Races of CuPy's own kernels are counted apart, and so are writes that racecheck cannot see to be ordered.
+The newest compute-sanitizer is taken, of the CUDA toolkit or of the package nvidia-cuda-sanitizer-api. racecheck of
+version 2025.3 takes more of what barriers in shared memory order for races; that of 2026.4 does not.
 """
 
 import json
@@ -59,6 +61,9 @@ TESTS = {
 }
 PARTS = dict.fromkeys(TESTS, 1) | {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6}
 PARTS |= {"tensor_core": 5, "sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}
+OLDEST = "2026.4"
+RACECHECK = "racecheck"  # takes several times as long as the others, and has so many times their parts
+RACE_PARTS = 3
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -72,9 +77,18 @@ TOO_LONG = [
 ]
 
 _ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
+# Lanes meet at __syncwarp, and one of them arrives at a barrier in shared memory: PTX orders what all wrote before.
+# racecheck follows that lane alone; where all of them arrive, it finds nothing.
+_BY_ONE_LANE = re.compile(r"Write access at fetch\(.*\+0x[0-9a-f]+ in warpgroups\.cu:\d+")
 _OF_CUPY = re.compile(r"access at cupy_\w+\+0x")  # in a kernel of CuPy's own
 # What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
 _INSIDE = {f"Quads<float>::{name}": "fast" for name in ("load", "store")}
+
+
+def parts(name, tool):
+    """How many parts a name's tests have under a tool."""
+    return PARTS[name] * (RACE_PARTS if tool == RACECHECK else 1)
 
 
 def findings(output):
@@ -106,13 +120,29 @@ def of_cupy(report):
     return "Race reported" in report[0] and len(_OF_CUPY.findall(text)) == len(report) == text.count("access at")
 
 
-def folder(facts):
-    """Where the parts are kept that found nothing: of this GPU, these kernels, and this package and its tests.
+def behind_one_lane(report):
+    """Whether a report is of writes that are ordered by one lane's arrival for its warp."""
+    return "Race reported" in report[0] and all(map(_BY_ONE_LANE.search, report))
 
-    facts : dict, see `results.provenance`
+
+def kinds(reports):
+    """One text of each kind of report, and how many there are; threads, addresses and counts make no kind."""
+    found = {}
+    for report in reports:
+        text = "\n".join(report)
+        found.setdefault(_NUMBERS.sub("", text), [text, 0])[1] += 1
+    return [f"{text}\n(of {count} such reports)" for text, count in found.values()]
+
+
+def folder(facts):
+    """Where parts that found nothing are kept: of this GPU and tool, these kernels, and this package and its tests.
+
+    facts : dict, see `results.provenance`, and compute_sanitizer, its version
     """
     code = _kept._texts([*_kept._package(), *sorted(Path(__file__).parent.rglob("*.py"))])
-    return _kept._folder("sanitized", "parts", [facts.get("gpu"), facts.get("kernels_sha256"), code])
+    return _kept._folder(
+        "sanitized", "parts", [*map(facts.get, ("gpu", "compute_sanitizer", "kernels_sha256")), code]
+    )
 
 
 def once(path, make):
@@ -142,16 +172,15 @@ def check(words, environment):
         except subprocess.TimeoutExpired:
             printed, succeeded = f"not done after {TIMEOUT} s", False
         reports = findings(log.read_text() if log.exists() else "")
-    in_cupy = sum(map(of_cupy, reports))
-    unwanted = ["\n".join(report) for report in reports if not wanted(report) and not of_cupy(report)]
+    apart = {"races_in_cupy": of_cupy, "ordered_by_one_lane": behind_one_lane, "wanted_races": wanted}
+    found = kinds([report for report in reports if not any(is_one(report) for is_one in apart.values())])
     outcome = {
         **{what: sum(map(int, re.findall(rf"\b(\d+) {what}", printed))) for what in ("passed", "failed")},
         "runs_that_failed": int(not succeeded),
-        "races_in_cupy": in_cupy,
-        "wanted_races": len(reports) - len(unwanted) - in_cupy,
-        "findings": unwanted,
+        **{what: sum(map(is_one, reports)) for what, is_one in apart.items()},
+        "findings": found,
     }
-    return outcome, "\n".join([printed, *unwanted])
+    return outcome, "\n".join([printed, *found])
 
 
 def total(outcomes):
@@ -167,9 +196,29 @@ def command(program, tool, name, part=1):
         *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
-        *("--part", f"{part}/{PARTS[name]}"),
+        *("--part", f"{part}/{parts(name, tool)}"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]
+
+
+def newest(folders):
+    """The newest compute-sanitizer in these folders, and its version; exits where none is of OLDEST or newer."""
+    programs = {shutil.which("compute-sanitizer", path=folder) for folder in folders} - {None}
+    versions = {program: version_of(program) for program in programs}
+    program = max(versions, key=lambda program: _numbers(versions[program]), default=None)
+    if program is None or _numbers(versions[program]) < _numbers(OLDEST):
+        sys.exit(f"compute-sanitizer {OLDEST} or newer was not found; `pip install nvidia-cuda-sanitizer-api` has it")
+    return program, versions[program]
+
+
+def version_of(program):
+    """The version that compute-sanitizer says it is, as '2026.4.0.0'."""
+    printed = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"Version ([\d.]+)", printed)[1]
+
+
+def _numbers(version):
+    return tuple(map(int, version.split(".")))
 
 
 def main(names):
@@ -179,9 +228,8 @@ def main(names):
         )
     if why := backends.why_unavailable():
         sys.exit(f"compute-sanitizer needs a GPU: {why}")
-    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    if program is None:
-        sys.exit("compute-sanitizer was not found; it comes with the CUDA toolkit")
+    of_packages = [str(Path(path) / "nvidia/cu13/bin") for path in sys.path]
+    program, version = newest([*os.get_exec_path(), "/usr/local/cuda/bin", *of_packages])
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set(range(os.cpu_count() or 1))
     places, own = iter(range(len(cores))), threading.local()
 
@@ -195,10 +243,11 @@ def main(names):
         words, path = command(program, tool, name, part), kept / f"{name}-{tool}-{part}.json"
         return once(path, lambda: check(words, own.environment))
 
-    before, failed = results.provenance(), False
+    before, failed = results.provenance() | {"compute_sanitizer": version}, False
     kept = folder(before)
     names = sorted(names or TESTS, key=lambda name: -PARTS[name])
-    jobs = [(name, tool, part) for name in names for part in range(1, PARTS[name] + 1) for tool in TOOLS]
+    jobs = [(name, tool, part) for tool in sorted(TOOLS, key=RACECHECK.__ne__) for name in names
+            for part in range(1, parts(name, tool) + 1)]  # fmt: skip
     outcomes = {name: {tool: [] for tool in TOOLS} for name in names}
     with ThreadPoolExecutor(len(cores), initializer=take_place) as pool:
         running = {pool.submit(checked, *job): job for job in jobs}
@@ -208,7 +257,7 @@ def main(names):
             outcomes[name][tool].append(outcome)
             failed |= bool(outcome["findings"] or outcome["runs_that_failed"])
             print(f"{tool}, {name}, part {part}", printed, sep="\n", flush=True)
-            if all(len(of) == PARTS[name] for of in outcomes[name].values()):
+            if all(len(of) == parts(name, tool) for tool, of in outcomes[name].items()):
                 totals = {tool: total(of) for tool, of in outcomes[name].items()}
                 results.store_tests(f"gpu_sanitize_{name}", {"tools": totals}, before)
     return int(failed)

@@ -20,7 +20,7 @@ from gpumf_study.experiments import load_ratings
 
 MARGIN = 0.05
 EPOCHS = 20
-PROCESSES = 3
+PROCESSES = 5
 NOT_RECORDED = 3
 """The exit status without a GPU, or where no values are recorded of one like it."""
 

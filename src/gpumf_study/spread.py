@@ -1,4 +1,4 @@
-"""The spread of times between runs: from stored results in which different runs timed the same work.
+"""The spread of times between runs: of the runs of `run_spread`, and of results in which two runs timed the same.
 
 Repeats of one process share its clock rates, its memory and its machine. What two runs differ by comes on top of what
 repeats differ by, and is in the intervals of all ratios of times. All that the same two runs timed counts as one
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf_study import results, sweep
+from gpumf_study.experiments.gpumf import run_spread
 
 NETFLIX = "netflix-synthetic"
 
@@ -125,8 +126,18 @@ def between_runs() -> dict[str, tuple[float, float]]:
 def _of_results_in(repository):
     pairs = table()
     squares = np.log(pairs["first"] / pairs["second"]) ** 2
-    of_runs = squares.groupby([pairs.device, pairs.pair]).mean().groupby("device")
-    return {
-        device: (float(of.mean() / 2), freedom([PAIRS[pair][:2] for pair in of.index.get_level_values("pair")]))
-        for device, of in of_runs
+    of_pairs = squares.groupby([pairs.device, pairs.pair]).mean().groupby("device")
+    found = {
+        device: [(float(of.mean() / 2), freedom([PAIRS[pair][:2] for pair in of.index.get_level_values("pair")]))]
+        for device, of in of_pairs
     }
+    if runs := results.recorded("run_spread"):
+        for device, variance in run_spread.variances(runs.frame).items():
+            found.setdefault(device, []).append((variance, runs.frame.repeat.nunique() - 1))
+    return {device: pooled(of) for device, of in found.items()}
+
+
+def pooled(variances: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return one variance of several that estimate the same, and its degrees of freedom, of pairs of these two."""
+    values, freedoms = np.transpose(variances)
+    return float(np.average(values, weights=freedoms)), float(freedoms.sum())

@@ -7,7 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sanitize import PARTS, TESTS, command, findings, folder, of_cupy, once, total, wanted
+from gpu_sanitize import (
+    PARTS,
+    TESTS,
+    TOOLS,
+    behind_one_lane,
+    command,
+    findings,
+    folder,
+    kinds,
+    newest,
+    of_cupy,
+    once,
+    parts,
+    total,
+    wanted,
+)
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -83,6 +98,18 @@ def test_races_of_cupy_are_told_from_ours():
     assert not any(map(of_cupy, findings(INVALID_WRITE)))
 
 
+def test_writes_behind_one_lane_are_told_from_others():
+    """Reports as compute-sanitizer 2026.4 writes them of warpgroups.cu: only fetching warps arrive by one lane."""
+    place = "fetch(Work &, Walk, int, const int *)::[lambda(int) (instance 1)]::operator ()(int) const+0x11d00"
+    write = f"Write access at {place} in warpgroups.cu:216"
+    report = f"========= Error: Race reported between {write}\n=========     and {{other}} [294 hazards]\n"
+    others = write, "Read access at void solve_rows<(int)1>(Work &)+0x16c0 in warpgroups.cu:474"
+    reports = [findings(report.format(other=other))[0] for other in others]
+    assert [behind_one_lane(of) for of in reports] == [True, False]
+    elsewhere = findings(report.format(other=write).replace("warpgroups.cu", "tensor_core.cu"))[0]
+    assert not behind_one_lane(elsewhere) and not any(map(behind_one_lane, findings(INVALID_WRITE)))
+
+
 def test_no_other_finding_is_wanted():
     without_lines = RACE.format(severity="Error", kernel="hogwild", file="", other="").replace(" in :41", "")
     assert not any(map(wanted, findings(without_lines)))
@@ -110,6 +137,24 @@ def test_parts_have_each_test_once():
     assert set(PARTS) <= set(TESTS)
 
 
+def test_racecheck_has_more_parts_than_the_others():
+    assert [parts("als", tool) for tool in TOOLS] == [
+        PARTS["als"] * (3 if tool == "racecheck" else 1) for tool in TOOLS
+    ]
+    words = command("compute-sanitizer", "racecheck", "als", 36)
+    assert words[words.index("--part") + 1] == "36/36"
+
+
+def test_reports_that_differ_by_threads_and_addresses_alone_are_one():
+    first, _ = findings(INVALID_WRITE)
+    elsewhere = INVALID_WRITE.replace("(0,0,0)", "(31,2,0)").replace("0x87654320", "0xffff")
+    (race,) = findings(RACE.format(severity="Error", kernel="errors", file="errors.cu", other="errors.cu"))
+    again = [line.replace("508 hazards", "1 hazard") for line in race]
+    found = kinds([first, *findings(elsewhere), race, again])
+    assert [int(re.search(r"of (\d+) such", text).group(1)) for text in found] == [2, 1, 2]
+    assert found[0].startswith("\n".join(first)) and "508 hazards" in found[2]
+
+
 def test_the_outcomes_of_parts_are_added_up():
     one = {"passed": 2, "failed": 0, "findings": []}
     other = {"passed": 3, "failed": 1, "findings": ["Invalid write"]}
@@ -128,7 +173,27 @@ def test_parts_that_found_nothing_are_kept(tmp_path, found, failed, runs):
     assert once(path, make) == once(path, make) == (made[0], "2 passed") and len(made) == runs
 
 
-def test_another_gpu_or_kernel_has_parts_of_its_own():
-    facts = {"gpu": "NVIDIA H200", "kernels_sha256": "1"}
-    others = [facts | {"gpu": "NVIDIA H100"}, facts | {"kernels_sha256": "2"}]
-    assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 3
+def test_another_gpu_tool_or_kernel_has_parts_of_its_own():
+    facts = {"gpu": "NVIDIA H200", "kernels_sha256": "1", "compute_sanitizer": "2026.4.0.0"}
+    others = [facts | {key: "another"} for key in facts]
+    assert folder(facts) == folder(dict(facts)) and len({*map(folder, [facts, *others])}) == 4
+
+
+def installed(folder, version):
+    """A folder with a compute-sanitizer that says it is of this version."""
+    folder.mkdir(parents=True)
+    program = folder / "compute-sanitizer"
+    program.write_text(f"#!/bin/sh\necho 'NVIDIA (R) Compute Sanitizer'\necho 'Version {version} (build 39022338)'\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_the_newest_tool_is_taken_and_too_old_ones_are_refused(tmp_path):
+    versions = "2025.3.1.0", "2026.10.0.0", "2026.4.0.0"
+    old, new, other = (installed(tmp_path / version, version) for version in versions)
+    empty = str(tmp_path / "none")
+    assert newest([empty, *(str(program.parent) for program in (old, new, other))]) == (str(new), "2026.10.0.0")
+    assert newest([str(other.parent)]) == (str(other), "2026.4.0.0")
+    for folders in ([empty], [str(old.parent)]):
+        with pytest.raises(SystemExit, match=r"2026.4 or newer .* nvidia-cuda-sanitizer-api"):
+            newest(folders)

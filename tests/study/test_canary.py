@@ -68,14 +68,15 @@ def test_a_process_prints_the_median_of_its_epochs(one, gpu, monkeypatch, capsys
 
 
 def test_every_value_is_of_a_process_of_its_own(monkeypatch):
-    printed = iter(['{"a": 1.0, "b": 4}', '{"a": 2.0, "b": 5}', '{"a": 3.0, "b": 6}'])
+    values = {"a": [1.0, 2.0, 3.0, 4.0, 5.0], "b": [6, 7, 8, 9, 10]}
+    printed = (json.dumps(dict(zip(values, of_one, strict=True))) for of_one in zip(*values.values(), strict=True))
 
     def run(command, check, **_):
         assert command[-3:] == ["-m", "gpumf_study.canary", "--once"] and check
         return type("Done", (), {"stdout": next(printed)})
 
     monkeypatch.setattr(canary.subprocess, "run", run)
-    assert canary.in_processes() == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
+    assert canary.in_processes() == values and next(printed, None) is None
 
 
 def test_the_status_says_whether_all_are_equal_or_nothing_is_recorded(repository, gpu, monkeypatch, capsys):

@@ -102,6 +102,26 @@ def test_pairs_that_share_a_run_have_fewer_degrees_of_freedom(pairs):
     assert spread.freedom(pairs) == pytest.approx(2 * means.mean() ** 2 / means.var(), rel=0.05)
 
 
+def test_the_spread_between_runs_has_that_of_run_spread(monkeypatch):
+    rng, recorded, before = np.random.default_rng(0), results.recorded, spread.between_runs()
+    effects = rng.normal(0, 0.2, (8, 1)) + rng.normal(0, 0.01, (8, 3)) + np.log([1.0, 20.0, 0.3])
+    rows = [("cpu", "a", model, "solver", run, seconds) for run, of in enumerate(np.exp(effects))
+            for model, seconds in zip("xyz", of, strict=True)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["device", "data", "model", "solver", "repeat", "seconds"])
+    runs = dataclasses.replace(results.load("als_versions"), frame=frame)
+    monkeypatch.setattr(results, "recorded", lambda name, *of: runs if name == "run_spread" else recorded(name, *of))
+    found = spread._of_results_in.__wrapped__(None)
+    own = effects.var(axis=0, ddof=1).mean()
+    assert found["cuda"] == before["cuda"] and found["cpu"][1] == before["cpu"][1] + 7
+    assert found["cpu"][0] == pytest.approx((before["cpu"][0] * before["cpu"][1] + 7 * own) / found["cpu"][1])
+
+
+def test_pooled_variances_are_of_all_runs():
+    groups = np.random.default_rng(1).normal(0, 3, (2, 5))
+    variance, freedom = spread.pooled([(group.var(ddof=1), 4) for group in groups])
+    assert variance == pytest.approx(((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum() / 8) and freedom == 8
+
+
 def test_the_spread_between_runs_narrows_no_interval():
     frame = repeats(a=[1.0, 1.3], b=[1.0, 1.01])
     of = claim(above(1.0))

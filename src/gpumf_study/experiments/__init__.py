@@ -87,7 +87,7 @@ def why_unavailable(name):
 def in_pieces(name):
     """Whether a recording that was stopped goes on where it was: see `_kept.once`."""
     text = Path(module(name).__file__).read_text(encoding="utf-8")
-    return any(f"{call}(" in text for call in ("sweep.sweep", "_kept.once", "on_workers"))
+    return any(f"{call}(" in text for call in ("sweep.sweep", "_kept.once", "_kept.of_processes", "on_workers"))
 
 
 def takes_all_gpus(name):

@@ -11,6 +11,7 @@ import sys
 from gpumf import backends
 from gpumf._util.progress import plain_lines
 from gpumf_study import experiments, release, results
+from gpumf_study.experiments import _kept
 
 
 def parameter(text):
@@ -49,6 +50,8 @@ def main(arguments=None):
             result = experiments.run(chosen.name, chosen.profile, **changes)
     except (ImportError, backends.DeviceError) as error:
         parser.exit(2, f"{chosen.name}: {experiments.why_unavailable(chosen.name) or error}\n")
+    except _kept.Unfinished as so_far:
+        parser.exit(3, f"{chosen.name}: {so_far}\n")
     except KeyboardInterrupt:
         kept = chosen.record and experiments.in_pieces(chosen.name)
         kept = "What it has measured is kept: start it again to go on." if kept else "Nothing is kept."

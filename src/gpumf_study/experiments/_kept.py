@@ -93,6 +93,26 @@ def once(key, make):
     return made
 
 
+class Unfinished(Exception):
+    """A recording whose other runs are processes to come."""
+
+
+def of_processes(runs, make):
+    """What make() gives in so many runs of an experiment, each a process of its own: a list.
+
+    Where pieces are kept, a process that has made one ends with `Unfinished` while others are missing. Else all are
+    made here.
+    """
+    found = []
+    for number in range(runs):
+        key = f"run-{number}"
+        found.append(once(key, make))
+        missing = runs - number - 1
+        if missing and _run is not None and _run.origins[key]["started"] == _run.own["started"]:
+            raise Unfinished(f"{number + 1} of {runs} runs are measured and kept: start it again for the next one.")
+    return found
+
+
 def origins():
     """What provenance says of a result whose pieces come from several runs; nothing where they come from one.
 

@@ -57,6 +57,17 @@ def test_a_stopped_run_goes_on_and_leaves_nothing_when_it_is_done(now, repositor
     assert _kept.once("a", make) == 6, "outside of a recording"
 
 
+def test_runs_are_a_process_each_where_they_are_kept(now, monkeypatch):
+    make = Once()
+    for number in (1, 2):
+        with pytest.raises(_kept.Unfinished, match=f"{number} of 3 runs"), _kept.measured("name", None):
+            _kept.of_processes(3, make)
+        assert make.made == number
+    with _kept.measured("name", None):
+        assert _kept.of_processes(3, make) == [1, 2, 3] and _kept.origins()["pieces"]["runs"] == 3
+    assert _kept.of_processes(3, make) == [4, 5, 6], "outside of a recording"
+
+
 def test_what_other_code_another_machine_or_another_parameter_measured_is_not_taken(now, monkeypatch, tmp_path):
     make, module = Once(), tmp_path / "module.py"
     module.write_text("first")

@@ -16,11 +16,11 @@ from spy import PARAMETERS, common, seen
 pytestmark = pytest.mark.slow
 
 # They fit one model of fixed parameters, or in processes of their own, or beside a package that is not here, or fit
-# features beside ratings, or search, or read a counter of a GPU.
+# features beside ratings, or search, or read a counter of a GPU, or time epochs alone.
 APART = {"thread_scaling", "sgd_thread_scaling", "startup", "als_implicit_cpu"}
 APART |= {"peers_ml100k", "peers_sgd", "peers_als", "als_hugewiki", "als_streamed", "document_clustering"}
 APART |= {"further_features", "search_seconds", "search_gpu", "search_peers", "als_then_sgd"}
-APART |= {"bayesian_seconds", "training_energy", "original_programs"}
+APART |= {"bayesian_seconds", "training_energy", "original_programs", "run_spread"}
 
 
 def fits(name):
