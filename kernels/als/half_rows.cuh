@@ -8,6 +8,8 @@
 #error "compile with -DFACTORS=f"
 #endif
 
+#include "common/async_mma.cuh"
+
 // 14 and 15 as 16: with groups of two sizes there are more bodies of code (plan.cuh), which take longer than the tiles
 // saved.
 constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
@@ -59,4 +61,22 @@ __device__ __forceinline__ Scales scales_of(float largest, float root_of_alpha) 
         const int exponent = RATING_EXPONENT<false> - exponent_of(largest);
         return {exponent, power_of_two(exponent), 1.0f};
     }
+}
+
+// With implicit feedback, of a rating: the square root of its scaled weight for use(), and the right side's value.
+template <class Use>
+__device__ __forceinline__ float weigh_rating(float value, const Scales& scales, Use use) {
+    // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their root.
+    const float scaled = scales.ratings * scales.ratings * fabsf(value);  // alpha |r|, scaled
+    const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
+    const bool seen = value != 0.0f;
+    const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
+    use(seen ? root : half_bits(0));
+    return value > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
+}
+
+// Eight halves, each times the same, which is given twice.
+__device__ __forceinline__ uint4 times(uint4 x, unsigned twice) {
+    return {multiply_halves(x.x, twice), multiply_halves(x.y, twice), multiply_halves(x.z, twice),
+            multiply_halves(x.w, twice)};
 }

@@ -1,5 +1,5 @@
 // The plan of tensor_core.cu with WGMMA, Hopper's own products: which warpgroup of a team computes which blocks of A.
-// plan.cuh is the plan for all other GPUs, for fewer than 209 factors, and for implicit feedback, for which it is faster.
+// plan.cuh is the plan for all other GPUs, and where it is faster.
 //
 // A block is 64 x 64. An instruction of a warpgroup multiplies 16 ratings for 64 rows and two or three blocks of columns
 // that have a constant distance; both operands are read from shared memory, and it goes on while the warps copy and read.
@@ -21,7 +21,7 @@
 constexpr bool BLOCKED = TILES > 12;
 constexpr int GROUPS = BLOCKED ? 2 : 1, WARPS = 4 * GROUPS;
 constexpr int BLOCK_ROWS = 64, WIDTH = 2 * GROUPS * BLOCK_ROWS;  // of the vectors
-static_assert(PADDED <= WIDTH && PADDED > WIDTH - BLOCK_ROWS && !IMPLICIT);
+static_assert(PADDED <= WIDTH && PADDED > WIDTH - BLOCK_ROWS);
 constexpr int PARTS = 1 + WARPS;  // of a product with a vector: of rows, and of transposes by warp
 
 // Of a group's instruction 0 or 1: the blocks of columns, their first quad; the row of blocks, the columns.
@@ -34,6 +34,7 @@ __device__ constexpr int column_of(int group, int instruction, int k) {
 }
 constexpr int OF_BLOCKS = 8 * (columns_of(0) + columns_of(1));  // 16 x 8 sums of a warp: of its blocks
 constexpr int QUADS = OF_BLOCKS + 2;                            // and of F_S^T r
+constexpr int OF_A = OF_BLOCKS;                                // quads of A, as in plan.cuh
 
 // A group is as a body of code in plan.cuh, and all have the same.
 template <class Use>

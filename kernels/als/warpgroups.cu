@@ -1,8 +1,9 @@
 // warpgroups: tensor_core.cu for Hopper alone, where some warps only fetch, ahead of those that multiply and solve.
 //
-// For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r, for explicit ratings. What
-// is gathered, how it is scaled and rounded, how rows are cut into segments, and the steps of conjugate gradient are
-// those of tensor_core.cu. Warps with tasks of their own: Bauer, Cook and Khailany 2011 (CudaDMA), and CUTLASS.
+// For every row with ratings r over columns S, solve (F_S^T F_S + lambda n I) x = F_S^T r, or, with IMPLICIT, the system
+// of tensor_core.cu. What is gathered, how it is scaled and rounded, how rows are cut into segments, and the steps of
+// conjugate gradient are those of tensor_core.cu. Warps with tasks of their own: Bauer, Cook and Khailany 2011 (CudaDMA),
+// and CUTLASS.
 //
 // What it changes against tensor_core.cu with WGMMA, and why:
 //   - There all warps copy, multiply and solve in turn: while a row is solved, no more than two stages are fetched.
@@ -19,6 +20,9 @@
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
+//   - With IMPLICIT the fetching warps multiply a stage's rows by the roots of their weights, when they have started the
+//     copies of their next stage: they have time, and a row is a warp's own. The team would need one more barrier for
+//     each stage, behind which its products would start later. A row begins with F^T F, loaded to where its sums are.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -35,6 +39,10 @@
 #include "als/half_rows.cuh"
 #include "als/quads.cuh"
 #include "common/hopper.cuh"
+
+#ifndef IMPLICIT
+#error "compile with -DIMPLICIT=0 or 1"
+#endif
 
 constexpr int FETCHERS = 4;                                          // warps
 constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the team
@@ -57,6 +65,8 @@ constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, 
 constexpr int MOST_COLUMNS = 256;
 constexpr int COLUMNS = RIGHT < MOST_COLUMNS ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
 constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
+// Chunks of a row from this one on are zero, unless the ratings are there.
+constexpr int NEVER_COPIED = IMPLICIT ? CHUNKS : CHUNKS + 1;
 
 // The strips of a group, the first one and the second; a strip's columns.
 __device__ constexpr int strip_of(int group, int second) { return second ? 3 - group : group; }
@@ -131,7 +141,8 @@ struct Turn {
 struct Walk {
     const Segment* segments;
     int n_segments;
-    const float* largest;  // of each row
+    const float* largest;  // of each row; with IMPLICIT null where all weights are 1
+    float root_of_alpha;
     int next;              // the first segment of the next 32
     unsigned lane;
     unsigned current = 31;  // the lane that has the segment at hand
@@ -145,7 +156,7 @@ struct Walk {
         segment.length = -1;
         if (number < n_segments) {
             segment = segments[number];
-            exponent = scales_of<false>(largest[segment.row], 0.0f).exponent;
+            exponent = IMPLICIT && !largest ? 0 : scales_of<IMPLICIT>(largest[segment.row], root_of_alpha).exponent;
         }
         next += 32 * gridDim.x;
     }
@@ -176,6 +187,11 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
     int columns[2], lefts[2];              // of two stages, in turn
     float ratings[2];
+#if IMPLICIT
+    // Of the stage that was filled last: its place, its ratings, the lane's right side and root, twice.
+    int before = -1, left_before;
+    unsigned right_before, roots_before;
+#endif
     auto part_of = [&](const Turn& of) -> Part& { return work.parts[of.parity ^ 1][of.place]; };
     auto read_next = [&](int slot, int stages) {
         for (int k = 0; k < stages; ++k) walk.advance();
@@ -185,6 +201,34 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         if (left >= 0 && lane == walk.current) part_of(ahead) = {walk.segment, walk.exponent, left};
         ahead.advance(FETCHERS);
     };
+#if IMPLICIT
+    // The rows of the stage that was filled last, whose copies are done, times the roots of their weights, rounded as
+    // products.cuh does. A lane takes a place in all rows, whatever chunk is there: distances are the same for all. What
+    // is then wrong, where the ratings come, is written behind it.
+    auto weigh = [&] {
+        Rows& rows = work.rows[before];
+        uint4* const from = reinterpret_cast<uint4*>(&rows.blocks[lane / 8][0][lane % 8 * 8]);
+        constexpr int to_next = STRIP / 8, at_once = FACTORS > 248 ? 4 : 8;  // rows, for which there are registers
+        __syncwarp();
+#pragma unroll 1
+        for (int t = 0; t < left_before; t += at_once) {
+            unsigned roots[at_once];
+            uint4 numbers[at_once];
+#pragma unroll
+            for (int k = 0; k < at_once; ++k) roots[k] = __shfl_sync(0xffffffffu, roots_before, t + k);
+            if (lane < (CHUNKS + 7) / 8 * 8) {
+#pragma unroll
+                for (int k = 0; k < at_once; ++k) numbers[k] = from[(t + k) * to_next];
+#pragma unroll
+                for (int k = 0; k < at_once; ++k) from[(t + k) * to_next] = times(numbers[k], roots[k]);
+            }
+        }
+        __syncwarp();
+        *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {right_before, 0, 0, 0};
+        __syncwarp();
+        if (lane == 0) arrive(work.barriers[before].full);
+    };
+#endif
     auto fill = [&](int slot) {
         Barriers& barriers = work.barriers[turn.place];
         Rows& rows = work.rows[turn.place];
@@ -210,12 +254,27 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
 #pragma unroll 1
             for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
         }
+#if IMPLICIT
+        copy_commit();
+        if (before >= 0) {
+            copy_wait<1>();
+            weigh();
+        }
+        before = turn.place;
+        left_before = min(left, STAGE);
+        const float one = power_of_two(exponent);
+        const Scales scales = {exponent, walk.root_of_alpha * one, one};
+        const float right = weigh_rating(rating, scales, [&](half_bits root) { roots_before = root * 0x10001u; });
+        const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
+        right_before = whole | (unsigned)error << 16;
+#else
         arrive_after_copies(barriers.full);
         const float right = rating * power_of_two(exponent);
         const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
         *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
+#endif
         turn.advance(FETCHERS);
     };
     read_next(0, first + 1);
@@ -229,6 +288,9 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     // PTX does not say that copies, and what arrives after them, outlive the thread that started them.
     copy_commit();
     copy_wait<0>();
+#if IMPLICIT
+    if (before >= 0) weigh();
+#endif
 }
 
 // A thread of the team: its number there, its warp's, its lane.
@@ -438,6 +500,37 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     return x;
 }
 
+// The quads of a group's sums that are of A, and number k of these.
+__device__ constexpr int quads_of_a(int group) {
+    int n = 0;
+    for (int second = 0; second < 2; ++second)
+        if (strip_of(group, second) < STRIPS) n += (RIGHT - STRIP * strip_of(group, second)) / 8;
+    return n;
+}
+__device__ constexpr int quad_of_a(int group, int k) {
+    const int of_first = group < STRIPS ? (RIGHT - STRIP * group) / 8 : 0;
+    return k < of_first ? k : quad_of(group, 3 - group) + k - of_first;
+}
+
+// sums = F^T F, which products are then added to: all loads at once, into the registers of the sums.
+template <int group>
+__device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, const Member& me) {
+    clear(sums);
+#pragma unroll
+    for (int k = 0; k < quads_of_a(group); ++k) {
+        const float4 quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
+        float(&to)[4] = sums[quad_of_a(group, k)];
+        to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
+    }
+}
+template <int group>
+__device__ __forceinline__ void scale_gram(Sums<group>& sums, float scale) {
+#pragma unroll
+    for (int k = 0; k < quads_of_a(group); ++k)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[quad_of_a(group, k)][e] *= scale;
+}
+
 struct Given {  // to the team, of the kernel's arguments
     int n_segments;
     const float* unit;
@@ -447,10 +540,13 @@ struct Given {  // to the team, of the kernel's arguments
     const float* ridges;
     int cg_steps;
     float cg_tolerance;
+    const Quads* gram;
+    Quads* product;  // what is asked for instead of solutions
 };
 
-// What a group of the team does: multiplies the stages of a block's segments, one after another, and solves their rows.
-template <int group>
+// What a group of the team does: multiplies the stages of a block's segments, one after another, and solves their rows,
+// or, of `gram`, keeps the products.
+template <int group, bool of_gram>
 __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
     const bool mine = me.thread < FACTORS;
     Turn turn = {0};
@@ -461,6 +557,14 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
+        constexpr bool with_gram = IMPLICIT && !of_gram;
+        if constexpr (with_gram) {
+            load_gram<group>(sums, *given.gram, me);
+            wait(work.barriers[turn.place].full, turn.parity);
+            const Part& part = work.parts[turn.parity][turn.place];
+            const float root = power_of_two(part.exponent);
+            scale_gram<group>(sums, part.segment.part == 0 ? root * root : 0.0f);  // once in a row of several parts
+        }
         // By all lanes, whose products of a stage are done and who have read what else is in it.
         auto release = [&](int stage) {
             __syncwarp();
@@ -472,14 +576,18 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
             show_to_strips();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
-            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), before < 0);
+            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), !with_gram && before < 0);
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
                 segment = part.segment;
-                const float unit = given.unit[0], per_unit = given.unit[1];
-                ridge = given.ridges[segment.row] * per_unit * per_unit;
-                from_unit = per_unit * power_of_two(-part.exponent);
-                if (mine && segment.count > 0)
-                    x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(part.exponent);
+                if constexpr (!of_gram) {
+                    const int exponent = IMPLICIT ? 0 : part.exponent;  // of x
+                    const float unit = given.unit[0], per_unit = given.unit[1];
+                    ridge = given.ridges[segment.row] * per_unit * per_unit;
+                    from_unit = per_unit * power_of_two(-exponent);
+                    if (mine && segment.count > 0)
+                        x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(exponent);
+                    if constexpr (IMPLICIT) ridge *= power_of_two(part.exponent) * power_of_two(part.exponent);
+                }
             }
             strips_wait<1>();
             if (before >= 0) release(before);
@@ -488,48 +596,79 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
         } while (left > STAGE);
         strips_wait<0>();
         release(before);
-        if (segment.parts > 1 && !sum_parts_of_row<1>(sums, segment, given.partial, given.arrived, me.thread,
-                                                      work.solver.last, Member::sync))
+        // Of F^T F, which has more parts and nothing beside, more at once.
+        constexpr int at_once = !of_gram ? 1 : FACTORS > 208 ? 2 : 4;
+        if (segment.parts > 1 && !sum_parts_of_row<at_once>(sums, segment, given.partial, given.arrived, me.thread,
+                                                            work.solver.last, Member::sync))
             continue;
+        if constexpr (of_gram) {
+#pragma unroll
+            for (int k = 0; k < quads_of_a(group); ++k) {
+                const float(&quad)[4] = sums[quad_of_a(group, k)];
+                (*given.product)[quad_of_a(group, k)][me.thread] = {quad[0], quad[1], quad[2], quad[3]};
+            }
+            continue;
+        }
         if (segment.count > 0)
             x = from_unit * solve<group>(sums, work.solver, me, x, ridge, given.cg_steps, given.cg_tolerance);
         if (mine) given.solved[segment.row * (long long)FACTORS + me.thread] = x;
     }
 }
 
-// Grid: as many blocks as multiprocessors, or segments where these are fewer. Block: ALL_THREADS, with dynamic shared
-// memory of a Work. The arguments are those of tensor_core.cu that explicit ratings need.
-extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
-    warpgroups(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
-               const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
-               const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
-               int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance) {
+// What all warps of a block do.
+template <bool of_gram>
+__device__ __forceinline__ void work_on(const Segment* segments, int n_segments, const int* indices,
+                                        const float* values, const half_bits* fixed, const float* largest,
+                                        float root_of_alpha, const Given& given) {
     Work& work = Work::here();
     // Products read whole blocks, of which the columns beyond the ratings' are never copied.
     for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
-        for (int chunk = CHUNKS + 1; chunk < BLOCKS * STRIP / 8; ++chunk)
+        for (int chunk = NEVER_COPIED; chunk < BLOCKS * STRIP / 8; ++chunk)
             *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
     for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
         work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
     if (threadIdx.x < STAGES) {
-        initialize(work.barriers[threadIdx.x].full, 32 + 1);  // the lanes' copies, and what the warp writes
+        initialize(work.barriers[threadIdx.x].full, IMPLICIT ? 1 : 32 + 1);  // the lanes' copies, what the warp writes
         initialize(work.barriers[threadIdx.x].empty, WARPS);
     }
     __syncthreads();
     // The warp is read from lane 0, so that the compiler knows it to be uniform.
     if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= WARPS) {
         const unsigned thread = shrink_registers<FETCHING_REGISTERS>();
-        const Walk walk = {segments, n_segments, largest, (int)blockIdx.x, thread % 32};
+        const Walk walk = {segments, n_segments, largest, root_of_alpha, (int)blockIdx.x, thread % 32};
         fetch(work, walk, __shfl_sync(0xffffffffu, thread / 32, 0) - WARPS, indices, values, fixed);
     } else {
         const unsigned thread = grow_registers<TEAM_REGISTERS>();
         const Member me = {thread, __shfl_sync(0xffffffffu, thread / 32, 0), thread % 32};
-        const Given given = {n_segments, unit, solved, partial, arrived, ridges, cg_steps, cg_tolerance};
         if (me.warp < WARPS / GROUPS)
-            solve_rows<0>(work, me, given);
+            solve_rows<0, of_gram>(work, me, given);
         else
-            solve_rows<1>(work, me, given);
+            solve_rows<1, of_gram>(work, me, given);
     }
+}
+
+// Grid: as many blocks as multiprocessors, or segments where these are fewer. Block: ALL_THREADS, with dynamic shared
+// memory of a Work. The arguments are those of tensor_core.cu; the last two are of IMPLICIT.
+extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
+    warpgroups(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
+               const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
+               const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
+               int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance,
+               float root_of_alpha, const Quads* __restrict__ gram) {
+    const Given given = {n_segments, unit, solved, partial, arrived, ridges, cg_steps, cg_tolerance, gram, nullptr};
+    work_on<false>(segments, n_segments, indices, values, fixed, largest, root_of_alpha, given);
+}
+
+// With IMPLICIT: product = F^T F in the layout of the team's sums, from a row of all columns with ratings of 1. Grid and
+// block: as of warpgroups. Without, nothing, which compiles faster: it is not launched.
+extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
+    gram(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
+         const float* __restrict__ values, const half_bits* __restrict__ fixed, Quads* __restrict__ partial,
+         int* __restrict__ arrived, Quads* __restrict__ product) {
+#if IMPLICIT
+    const Given given = {n_segments, nullptr, nullptr, partial, arrived, nullptr, 0, 0.0f, nullptr, product};
+    work_on<true>(segments, n_segments, indices, values, fixed, nullptr, 1.0f, given);
+#endif
 }
 
 // The geometry for the host, as of tensor_core.cu. Grid: 1. Block: 1.

@@ -60,7 +60,7 @@ def test_every_version_compiles():
     chosen = [
         *sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0], THROUGH_L1=[1]),
         ("als/tensor_core.cu", HOPPER),
-        ("als/warpgroups.cu", {"FACTORS": 100, "WGMMA": 1}),
+        *[("als/warpgroups.cu", {"FACTORS": 100, "IMPLICIT": implicit, "WGMMA": 1}) for implicit in range(2)],
     ]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
@@ -103,8 +103,10 @@ def test_no_fast_kernel_spills(frame):
     assert (spilled.spill_store_bytes <= 80).all()  # a few words, as its header says
 
 
-def test_products_of_hopper_spill_nothing():
-    assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
+@pytest.mark.parametrize(("factors", "implicit"), [(256, 0), (113, 1), (128, 1)])
+def test_products_of_hopper_spill_nothing(factors, implicit):
+    given = HOPPER | {"FACTORS": factors, "IMPLICIT": implicit}
+    assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **given))).empty
 
 
 @pytest.mark.parametrize("factors", [64, *slow(1, 7, 16, 32, 48, 80, 100, 128)])
@@ -113,9 +115,10 @@ def test_draws_on_tensor_cores_spill_nothing(factors):
         assert spilling(pd.DataFrame(kernels)).empty
 
 
+@pytest.mark.parametrize("implicit", [0, 1])
 @pytest.mark.parametrize("factors", [200, 256, *slow(1, 129, 192, 193, 248, 249, 255)])
-def test_warpgroups_spill_nothing(factors):
-    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, WGMMA=1))
+def test_warpgroups_spill_nothing(factors, implicit):
+    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=implicit, WGMMA=1))
     assert spilling(kernels).empty
     assert kernels.registers.max() == 168, "of 384 threads, before they share otherwise"
 

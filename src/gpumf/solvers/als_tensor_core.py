@@ -16,7 +16,6 @@ from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.half_rows import MAX_BLOCKS, HalfRows, padded
 from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 
-_LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
 _STRIP = 16  # ratings that it multiplies together
@@ -35,7 +34,20 @@ def longest_segment(nnz):
     return longest
 
 
-def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
+def _longest_of_gram(wgmma):
+    """Ratings of a segment of the row that has all columns: enough segments for the whole GPU.
+
+    Its last block adds the sums of them all, which takes longest where blocks are fastest.
+    """
+    return 4096 if wgmma else 512
+
+
+def warpgroups_defines(hyper):
+    """Those of warpgroups.cu."""
+    return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "WGMMA": 1}
+
+
+def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False, implicit=False):
     """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
 
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
@@ -44,7 +56,7 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     if wgmma:
         width = 256 if width > 128 else 128
     stages, vectors = (ahead + 2, 11 if wgmma else 7) if width > 192 else (3, 0)
-    stages, row, numbers = (stages + 1, width, 20) if wgmma else (stages, width + 8, 10)
+    stages, row, numbers = (stages + 1, width, 24 if implicit else 20) if wgmma else (stages, width + 8, 10)
     of_ratings = stages + 1 + (wgmma and width > 192)
     return stage_rows * (2 * stages * row + numbers * of_ratings) + vectors * 4 * width + (64 if vectors else 0)
 
@@ -67,7 +79,7 @@ def of_device(facts, factors, implicit):
     """
     wgmma = is_hopper(facts) and not implicit and (112 < factors <= 128 or factors > 192)
     small = not implicit and 48 < factors <= 64
-    fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
+    fits = _max_shared_bytes(factors, 64, wgmma=wgmma, implicit=implicit) <= facts["shared_bytes_per_block"]
     return {
         "WGMMA": int(wgmma),
         "THROUGH_L1": int(factors > 64 and not wgmma),
@@ -236,9 +248,10 @@ class Gathering(KernelSolver):
         sides, longest = (train.by_user, train.by_item), longest or longest_segment(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
         self._short = None if implicit or systems else _Short(device, hyper.columns, short)
-        key = self.source, hyper.columns, implicit, longest, short, hyper.chunk, beside, systems is None
+        of_gram = _longest_of_gram(defines["WGMMA"]) if implicit else None
+        key = self.source, hyper.columns, of_gram, longest, short, hyper.chunk, beside, systems is None
         parts = [self._short, hyper.chunk, beside]
-        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, implicit, parts))
+        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, of_gram, parts))
         self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
         self._meeting = {rows: self._room(rows, part_bytes) for rows in (*ratings, *grams) if rows}
         # Of a row of one rating, the least there can be, whichever rows are here.
@@ -254,15 +267,18 @@ class Gathering(KernelSolver):
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
 
-    def _work_lists(self, train, longest, implicit, parts):
-        """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
+    def _work_lists(self, train, longest, of_gram, parts):
+        """(ratings, largest, grams) of both sides: what all trainings on these ratings share.
+
+        of_gram : ratings of a segment of all columns, None with explicit ratings
+        """
         ratings = [RatingRows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
         largest, grams = list(map(self._half.largest_ratings, ratings)), [None, None]
-        if implicit:
+        if of_gram:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
-                grams[k] = RatingRows(self._device, row, _LONGEST_OF_GRAM)
+                grams[k] = RatingRows(self._device, row, of_gram)
         return ratings, largest, grams
 
     def _room(self, rows, part_bytes):
@@ -299,7 +315,8 @@ class Gathering(KernelSolver):
         self._gathered = False
         if every is not None:
             ((_, segments, *given),) = every
-            self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, n_fixed, every.slots)
+            of_systems = () if self.source == WARPGROUPS else (n_fixed, every.slots)
+            self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, *of_systems)
         parameters = self._parameters(rows, n_fixed)
         for chosen, segments, indices, values in rows:
             chosen = chosen if self._n == 1 else ...  # one chunk
@@ -339,7 +356,7 @@ class TensorCore(Gathering, ALSSolver):
     def launched(cls, hyper):
         facts = backends.device(hyper.device).facts
         if takes_warpgroups(facts, hyper.columns, hyper.alpha is not None):
-            return WARPGROUPS, "warpgroups", {"FACTORS": hyper.columns, "WGMMA": 1}
+            return WARPGROUPS, "warpgroups", warpgroups_defines(hyper)
         return super().launched(hyper)
 
     @classmethod
@@ -349,11 +366,11 @@ class TensorCore(Gathering, ALSSolver):
         parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
         slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
         if hyper.alpha is not None:
-            slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
+            longest = _longest_of_gram(cls.defines(hyper)["WGMMA"])
+            slots += 1 + sum(max(-(-n // longest), 1) for n in sizes)
         taken = slots * (cls.geometry(hyper).part_bytes + 4) + (MAX_BLOCKS + 5) * 4
         return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     def _parameters(self, rows, n_fixed):
-        if self.source == WARPGROUPS:
-            return self._steps
-        return *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots
+        of_systems = () if self.source == WARPGROUPS else (n_fixed, np.int32(rows.n_rows), rows.slots)
+        return *self._steps, self._root_of_alpha, self._gram, *of_systems

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from gpumf import backends
 from gpumf.solvers.als_base import ALSSolver
-from gpumf.solvers.als_tensor_core import WARPGROUPS, Gathering, is_hopper
+from gpumf.solvers.als_tensor_core import WARPGROUPS, Gathering, is_hopper, warpgroups_defines
 from gpumf.solvers.base import Version
 
 
@@ -19,11 +19,11 @@ class WarpGroups(Gathering, ALSSolver):
 
     source, entry = WARPGROUPS, "warpgroups"
     versions: ClassVar = {"": Version("tensor cores, warps apart", "magenta", "-.")}
-    variants: ClassVar = {"FACTORS": range(1, 257), "WGMMA": [1]}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "WGMMA": [1]}
 
     @staticmethod
     def defines(hyper):
-        return {"FACTORS": hyper.columns, "WGMMA": 1}
+        return warpgroups_defines(hyper)
 
     @classmethod
     def runs_on(cls, device):
@@ -43,4 +43,4 @@ class WarpGroups(Gathering, ALSSolver):
         super().__init__(problem, longest, short)
 
     def _parameters(self, rows, n_fixed):
-        return self._steps
+        return *self._steps, self._root_of_alpha, self._gram

@@ -101,7 +101,7 @@ def test_streamed_rows_give_the_same_bits(hopper):
 
 @pytest.mark.parametrize("factors", [200, 256, *slow(129, 184, 185, 192, 248, 249)])
 def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors):
-    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, WGMMA=1)
+    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=0, WGMMA=1)
     assert 200_000 < shape.team_bytes <= host.facts["shared_bytes_per_block"]
     assert (shape.teams, shape.persistent, shape.block) == (1, 1, 384)
 
