@@ -36,16 +36,32 @@
 #include "als/quads.cuh"
 #include "common/hopper.cuh"
 
-constexpr int FETCHERS = 4;                                          // warps
-constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the team
-constexpr int TEAM = 1;                                              // the number of its barrier
-constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
-// Of a thread: what a fetching one does not need of its share goes to the team. Where the team lacks registers, its
+// Up to 128 factors products are short, and a solution's latency would decide. So several teams of one warpgroup, with
+// fetching warps and stages of their own, share the block: some multiply or copy while others solve.
+constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
+constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
+// Teams of a block, and warps that fetch for a team.
+#ifndef TEAMS
+#define TEAMS (GROUPS == 1 ? 3 : 1)
+#endif
+#ifndef FETCHERS
+#define FETCHERS (GROUPS == 1 ? 1 : 4)
+#endif
+constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;  // whole warpgroups, which alone share registers otherwise
+constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
+// Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
 // solution waits for one load after another.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 248 ? 40 : 72;
-constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
+#ifndef FETCHING_REGISTERS
+#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE >= 128 ? 56 : 32)
+#endif
+constexpr int TEAM_REGISTERS =
+    (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
+static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
+static_assert(1 + TEAMS <= 16);  // barriers of a block
 
-constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
+constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of a warp's copy, each by as many lanes
+constexpr int AT_ONCE = 8 * A_COPY;               // ratings whose copies a warp starts together
 constexpr int STAGE = 32;                         // ratings fetched together
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
@@ -53,18 +69,22 @@ constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
 constexpr int SOLVED_TILES = (FACTORS + 15) / 16;  // of 16 columns, that have factors
 constexpr int CHUNKS = (FACTORS + 7) / 8;         // of 16 bytes, in a row of factors
 constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, before that of their rounding errors
-// A multiple of 16; where a product would have more than its MOST_COLUMNS, of 8.
+// A multiple of 16; of 8 where a product would have more than its MOST_COLUMNS, or where it may, with two strips.
 constexpr int MOST_COLUMNS = 256;
-constexpr int COLUMNS = RIGHT < MOST_COLUMNS ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
+constexpr int COLUMNS =
+    RIGHT < MOST_COLUMNS && (GROUPS == 2 || RIGHT % STRIP != 0) ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
 constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
 
 // The strips of a group, the first one and the second; a strip's columns.
-__device__ constexpr int strip_of(int group, int second) { return second ? 3 - group : group; }
+__device__ constexpr int strip_of(int group, int second) {
+    return GROUPS == 1 ? second : second ? 3 - group : group;
+}
 __device__ constexpr int width_of(int strip) { return strip < STRIPS ? COLUMNS - STRIP * strip : 0; }
 // A group's sums, in quads of 64 x 8: of both strips, and where those of a strip begin.
 __device__ constexpr int quad_of(int group, int strip) { return strip == group ? 0 : width_of(group) / 8; }
-__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(3 - group)) / 8; }
-constexpr int QUADS = quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
+__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(strip_of(group, 1))) / 8; }
+constexpr int QUADS = GROUPS == 1 || quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
+static_assert(STRIPS <= 2 * GROUPS && WIDTH <= THREADS);
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 template <int group>
 using Sums = float[quads_of(group) > 0 ? quads_of(group) : 1][4];
@@ -99,21 +119,22 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int ROOM = (227 << 10) - (int)sizeof(Solver) - 1024;
+constexpr int ROOM = (227 / TEAMS << 10) - (int)sizeof(Solver) - 1024;
 constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
 static_assert(STAGES >= 2 * FETCHERS);
-struct Work {
+struct Work {  // of a team
     Rows rows[STAGES];
     Part parts[2][STAGES];  // in turn: a part is written before the one of its place is read for the last time
     Barriers barriers[STAGES];
     Solver solver;
 
-    __device__ static Work& here() {
+    __device__ static Work& of(unsigned team) {
         extern __shared__ __align__(1024) float shared[];
-        return *reinterpret_cast<Work*>(shared);
+        return reinterpret_cast<Work*>(shared)[team];
     }
 };
+static_assert(TEAMS * sizeof(Work) <= 227 << 10);
 
 // A stage: its place, and the parity with which its barrier is awaited.
 struct Turn {
@@ -127,7 +148,7 @@ struct Turn {
     }
 };
 
-// The stages of a block's segments, which are every gridDim.x-th, as a fetching warp goes through them.
+// The stages of a team's segments, which are every TEAMS * gridDim.x-th, as a fetching warp goes through them.
 struct Walk {
     const Segment* segments;
     int n_segments;
@@ -141,13 +162,13 @@ struct Walk {
     int left = 0;           // ratings from there to the segment's end; -1 behind the last one
 
     __device__ void load() {
-        const int number = next + lane * gridDim.x;
+        const int number = next + lane * (TEAMS * gridDim.x);
         segment.length = -1;
         if (number < n_segments) {
             segment = segments[number];
             exponent = scales_of<false>(largest[segment.row], 0.0f).exponent;
         }
-        next += 32 * gridDim.x;
+        next += 32 * TEAMS * gridDim.x;
     }
 
     // To the next stage. A segment without ratings has one, too.
@@ -170,8 +191,9 @@ struct Walk {
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
-    // The lane's chunk, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
-    const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + lane * 16;
+    const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;  // of the lane's chunk
+    // Its address, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
+    const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + number * 16;
     const char* const from = reinterpret_cast<const char*>(__shfl_sync(0xffffffffu, chunk, lane));
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
     int columns[2], lefts[2];              // of two stages, in turn
@@ -194,13 +216,14 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         const int exponent = part_of(turn).exponent;
         // Rows t to t + AT_ONCE - 1, zeros after so many.
         auto copy_some = [&](int t, int left) {
-            const char* of_rows[AT_ONCE];
+            const char* of_rows[AT_ONCE / A_COPY];
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; ++k)
-                of_rows[k] = from + (unsigned)__shfl_sync(0xffffffffu, column, t + k) * (2ull * PADDED);
-            if (lane >= CHUNKS) return;
+            for (int k = 0; k < AT_ONCE; k += A_COPY)
+                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, column, t + k + row) * (2ull * PADDED);
+            if (number >= CHUNKS) return;
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; ++k) copy_async<false>(rows.chunk(t + k, lane), of_rows[k], k < left);
+            for (int k = 0; k < AT_ONCE; k += A_COPY)
+                copy_async<false>(rows.chunk(t + k + row, number), of_rows[k / A_COPY], k + (int)row < left);
         };
         read_next(slot, FETCHERS);  // before copies, behind which loads would queue
         if (left >= STAGE) {
@@ -231,11 +254,11 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     copy_wait<0>();
 }
 
-// A thread of the team: its number there, its warp's, its lane.
+// A thread of a team: its number there, its warp's, its lane; the team's number.
 struct Member {
-    unsigned thread, warp, lane;
+    unsigned thread, warp, lane, team;
 
-    __device__ static void sync() { sync_some<TEAM>(THREADS); }
+    __device__ void sync() const { sync_some(1 + team, THREADS); }
 
     // The first of the two rows of a strip of which the lane has sums; the other one is eight below.
     __device__ unsigned row(unsigned strip) const { return strip * STRIP + warp % 4 * 16 + lane / 4; }
@@ -360,7 +383,7 @@ __device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
         for (int w = 0; w < 4; ++w) parts[w] = solver.parts[1 + 4 * group + w][i];
         sums[group] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
-    return solver.parts[0][i] + (sums[0] + sums[1]);
+    return solver.parts[0][i] + (GROUPS == 1 ? sums[0] : sums[0] + sums[GROUPS - 1]);
 }
 
 // Sums over the team, the same bits on every thread: give_sum or give_sums, a barrier, take_sum.
@@ -376,9 +399,12 @@ __device__ __forceinline__ void give_sums(float first, float second, float (&sum
     if (me.lane % 16 == 0) sums[me.lane / 16][me.warp] = x;
 }
 __device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
-    static_assert(WARPS == 8);
-    const float4 some = *reinterpret_cast<const float4*>(&sums[0]), others = *reinterpret_cast<const float4*>(&sums[4]);
-    return ((some.x + some.y) + (some.z + some.w)) + ((others.x + others.y) + (others.z + others.w));
+    static_assert(WARPS == 4 || WARPS == 8);
+    const float4 some = *reinterpret_cast<const float4*>(&sums[0]);
+    const float sum = (some.x + some.y) + (some.z + some.w);
+    if (WARPS == 4) return sum;
+    const float4 others = *reinterpret_cast<const float4*>(&sums[WARPS - 4]);
+    return sum + ((others.x + others.y) + (others.z + others.w));
 }
 
 // Conjugate gradient from x; thread i has number i of all vectors and returns x_i. They are zero beyond the factors.
@@ -396,7 +422,7 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     float vector = x, enough = 0.0f;
     float direction = 0.0f, of_direction = 0.0f, curved = 0.0f, inverse = 0.0f;  // p, A p, p^T A p, 1 / r^T r
     for (int step = 0;; ++step) {
-        Member::sync();
+        me.sync();
         const float* from = solver.vector;
         if (step == 1) {
             const float whole = take_sum(solver.squares[0]);
@@ -412,7 +438,7 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
         }
         const float of_vector = multiply_vector<group>(sums, solver, from, me) + ridge * vector * vector;
         give_sums(vector * vector, of_vector, solver.sums, me);
-        Member::sync();
+        me.sync();
         const float sum = sum_parts(solver, i < WIDTH ? i : WIDTH - 1);
         const float square = take_sum(solver.sums[0]), of_vectors = take_sum(solver.sums[1]);
         __syncwarp();  // all are loaded together, whatever is used
@@ -438,6 +464,9 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     return x;
 }
 
+// The longest segments, which are first, go to different blocks.
+__device__ inline int first_segment(unsigned team) { return team * gridDim.x + blockIdx.x; }
+
 struct Given {  // to the team, of the kernel's arguments
     int n_segments;
     const float* unit;
@@ -449,7 +478,7 @@ struct Given {  // to the team, of the kernel's arguments
     float cg_tolerance;
 };
 
-// What a group of the team does: multiplies the stages of a block's segments, one after another, and solves their rows.
+// What a group of a team does: multiplies the stages of its segments, one after another, and solves their rows.
 template <int group>
 __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
     const bool mine = me.thread < FACTORS;
@@ -457,7 +486,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
     Sums<group> sums;
     clear(sums);
 #pragma unroll 1
-    for (int number = blockIdx.x; number < given.n_segments; number += gridDim.x) {
+    for (int number = first_segment(me.team); number < given.n_segments; number += TEAMS * gridDim.x) {
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
@@ -489,7 +518,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
         strips_wait<0>();
         release(before);
         if (segment.parts > 1 && !sum_parts_of_row<1>(sums, segment, given.partial, given.arrived, me.thread,
-                                                      work.solver.last, Member::sync))
+                                                      work.solver.last, [&] { me.sync(); }))
             continue;
         if (segment.count > 0)
             x = from_unit * solve<group>(sums, work.solver, me, x, ridge, given.cg_steps, given.cg_tolerance);
@@ -497,38 +526,44 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
     }
 }
 
-// Grid: as many blocks as multiprocessors, or segments where these are fewer. Block: ALL_THREADS, with dynamic shared
-// memory of a Work. The arguments are those of tensor_core.cu that explicit ratings need.
+// Grid: as many blocks as multiprocessors, or a team a segment where these are fewer. Block: ALL_THREADS, with dynamic
+// shared memory of a Work for each team. The arguments are those of tensor_core.cu that explicit ratings need.
 extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     warpgroups(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
                const float* __restrict__ largest, float* __restrict__ solved, Quads* __restrict__ partial,
                int* __restrict__ arrived, const float* __restrict__ ridges, int cg_steps, float cg_tolerance) {
-    Work& work = Work::here();
-    // Products read whole blocks, of which the columns beyond the ratings' are never copied.
-    for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
-        for (int chunk = CHUNKS + 1; chunk < BLOCKS * STRIP / 8; ++chunk)
-            *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
-    for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
-        work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
-    if (threadIdx.x < STAGES) {
-        initialize(work.barriers[threadIdx.x].full, 32 + 1);  // the lanes' copies, and what the warp writes
-        initialize(work.barriers[threadIdx.x].empty, WARPS);
+    for (int team = 0; team < TEAMS; ++team) {
+        Work& work = Work::of(team);
+        // Products read whole blocks, of which the columns beyond the ratings' are never copied.
+        for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
+            for (int chunk = CHUNKS + 1; chunk < BLOCKS * STRIP / 8; ++chunk)
+                *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
+        for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
+            work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
+        if (threadIdx.x < STAGES) {
+            initialize(work.barriers[threadIdx.x].full, 32 + 1);  // the lanes' copies, and what the warp writes
+            initialize(work.barriers[threadIdx.x].empty, WARPS);
+        }
     }
     __syncthreads();
     // The warp is read from lane 0, so that the compiler knows it to be uniform.
-    if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= WARPS) {
+    if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= TEAMS * WARPS) {
         const unsigned thread = shrink_registers<FETCHING_REGISTERS>();
-        const Walk walk = {segments, n_segments, largest, (int)blockIdx.x, thread % 32};
-        fetch(work, walk, __shfl_sync(0xffffffffu, thread / 32, 0) - WARPS, indices, values, fixed);
+        const unsigned fetcher = __shfl_sync(0xffffffffu, thread / 32, 0) - TEAMS * WARPS;
+        const unsigned team = TEAMS == 1 ? 0 : fetcher / FETCHERS;
+        if (TEAMS * FETCHERS < FETCHING_WARPS && team >= TEAMS) return;
+        const Walk walk = {segments, n_segments, largest, first_segment(team), thread % 32};
+        fetch(Work::of(team), walk, TEAMS == 1 ? fetcher : fetcher % FETCHERS, indices, values, fixed);
     } else {
         const unsigned thread = grow_registers<TEAM_REGISTERS>();
-        const Member me = {thread, __shfl_sync(0xffffffffu, thread / 32, 0), thread % 32};
+        const unsigned warp = __shfl_sync(0xffffffffu, thread / 32, 0), team = TEAMS == 1 ? 0 : warp / WARPS;
+        const Member me = {thread - team * THREADS, warp - team * WARPS, thread % 32, team};
         const Given given = {n_segments, unit, solved, partial, arrived, ridges, cg_steps, cg_tolerance};
-        if (me.warp < WARPS / GROUPS)
-            solve_rows<0>(work, me, given);
+        if (GROUPS == 1 || me.warp < WARPS / GROUPS)
+            solve_rows<0>(Work::of(team), me, given);
         else
-            solve_rows<1>(work, me, given);
+            solve_rows<GROUPS - 1>(Work::of(team), me, given);
     }
 }
 
@@ -537,7 +572,7 @@ extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ team
                                  int* __restrict__ padded, int* __restrict__ part_bytes,
                                  int* __restrict__ persistent) {
     *block = ALL_THREADS;
-    *teams = 1;
+    *teams = TEAMS;
     *team_bytes = sizeof(Work);
     *padded = PADDED;
     *part_bytes = sizeof(Quads);

@@ -48,9 +48,8 @@ __device__ inline void wait(Barrier& barrier, int parity) {
 
 // A barrier of so many threads, whole warps, that all come to the same number, from 1 to 15, each from its own place in
 // the code. (With bar.sync, which is aligned, all of them would have to come from the same one.)
-template <int number>
-__device__ inline void sync_some(int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"n"(number), "r"(threads) : "memory");
+__device__ inline void sync_some(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // By all warps of a warpgroup: from here on each thread has so many registers, fewer or more than before. Returns

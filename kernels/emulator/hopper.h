@@ -22,10 +22,6 @@ UNCHECKED inline void wait(Barrier& barrier, int parity, Here place = here()) {
     while (barrier.times % 2 == parity) wait_for("a barrier", &barrier, place);
 }
 
-template <int number>
-inline void sync_some(int threads, Here place = here()) {
-    sync_some(number, threads, place);
-}
 template <int registers>
 inline unsigned shrink_registers() { return threadIdx.x; }
 template <int registers>
