@@ -53,15 +53,17 @@ constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a bloc
 // solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
 #ifndef FETCHING_REGISTERS
-#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE >= 128 ? 56 : 32)
+#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE >= 128 ? 56 : 48)
 #endif
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
 static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
 static_assert(1 + TEAMS <= 16);  // barriers of a block
 
-constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of a warp's copy, each by as many lanes
-constexpr int AT_ONCE = 8 * A_COPY;               // ratings whose copies a warp starts together
+constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
+#ifndef AT_ONCE
+#define AT_ONCE 8                                 // ratings whose copies a warp starts together
+#endif
 constexpr int STAGE = 32;                         // ratings fetched together
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
@@ -97,6 +99,12 @@ struct __align__(1024) Rows {  // of factors; chunks permuted: eight rows in dif
     // Eight numbers of a row.
     __device__ half_bits* chunk(unsigned row, unsigned number) {
         return &blocks[number / 8][row][(number % 8 ^ row % 8) * 8];
+    }
+    // chunk(t + k + row, number) for a t that is a multiple of 8, an even k and a row that is 0 or 1: most of the sum is
+    // the lane's own, and k a constant.
+    __device__ half_bits* chunk(unsigned t, unsigned k, unsigned row, unsigned number) {
+        const unsigned own = (number / 8 * STAGE + row) * STRIP + (number % 8 ^ row) * 8;
+        return &blocks[0][0][0] + (t + k) * STRIP + (own ^ k % 8 * 8);
     }
 };
 struct Part {  // what the team is told of a stage
@@ -191,8 +199,10 @@ struct Walk {
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
-    const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;  // of the lane's chunk
-    // Its address, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
+    // The lane's chunk of a copy, and its rating of a stage: among those that its half of the warp copies.
+    const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;
+    const unsigned place = number * A_COPY + row;
+    // The chunk's address, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
     const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + number * 16;
     const char* const from = reinterpret_cast<const char*>(__shfl_sync(0xffffffffu, chunk, lane));
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
@@ -202,8 +212,8 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     auto read_next = [&](int slot, int stages) {
         for (int k = 0; k < stages; ++k) walk.advance();
         const int left = lefts[slot] = walk.left;
-        columns[slot] = (int)lane < left ? indices[walk.begin + lane] : 0;
-        ratings[slot] = (int)lane < left ? values[walk.begin + lane] : 0.0f;
+        columns[slot] = (int)place < left ? indices[walk.begin + place] : 0;
+        ratings[slot] = (int)place < left ? values[walk.begin + place] : 0.0f;
         if (left >= 0 && lane == walk.current) part_of(ahead) = {walk.segment, walk.exponent, left};
         ahead.advance(FETCHERS);
     };
@@ -219,15 +229,17 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             const char* of_rows[AT_ONCE / A_COPY];
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
-                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, column, t + k + row) * (2ull * PADDED);
+                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, column, (t + k) / A_COPY, 32 / A_COPY) *
+                                                 (2ull * PADDED);
             if (number >= CHUNKS) return;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
-                copy_async<false>(rows.chunk(t + k + row, number), of_rows[k / A_COPY], k + (int)row < left);
+                copy_async<false>(A_COPY == 1 ? rows.chunk(t + k, lane) : rows.chunk(t, k, row, number),
+                                  of_rows[k / A_COPY], k + (int)row < left);
         };
         read_next(slot, FETCHERS);  // before copies, behind which loads would queue
         if (left >= STAGE) {
-#pragma unroll 1
+#pragma unroll(A_COPY)
             for (int t = 0; t < STAGE; t += AT_ONCE) copy_some(t, AT_ONCE);
         } else {
 #pragma unroll 1
@@ -236,7 +248,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         arrive_after_copies(barriers.full);
         const float right = rating * power_of_two(exponent);
         const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
-        *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
+        *reinterpret_cast<uint4*>(rows.chunk(place, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
         turn.advance(FETCHERS);
