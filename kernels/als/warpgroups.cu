@@ -20,13 +20,19 @@
 //     warpgroup has the first strip and the last, the other one those between: the same work.
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
 //
+//   - With 65 to 128 factors a row has few products and half of A's strips, and a solution as many steps. There a block
+//     has three teams of one warpgroup each, with stages and a fetching warp of their own: while one solves, the others
+//     multiply. Three teams in one block, not three blocks: registers are shared out among four schedulers in whole
+//     warps, so three blocks of five warps would leave 128 registers a thread, where 144 or 152 are left here. A warp
+//     copies the factors of two ratings at once, which are no more than 16 chunks each.
+//
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
 //           1, group 1         #######################
 //           2, group 1                ################
 //           3, group 0                       #########
 //
-// What is left: the solution, meanwhile nothing is multiplied.
+// What is left: with 129 factors and more the solution, meanwhile nothing is multiplied.
 // The same bits in every run: no sum depends on who arrives first.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 200 factors, an iteration:
 //                         seconds  % of roofline  gain
@@ -36,8 +42,6 @@
 #include "als/quads.cuh"
 #include "common/hopper.cuh"
 
-// Up to 128 factors products are short, and a solution's latency would decide. So several teams of one warpgroup, with
-// fetching warps and stages of their own, share the block: some multiply or copy while others solve.
 constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
 constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
 // Teams of a block, and warps that fetch for a team.
@@ -53,7 +57,7 @@ constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a bloc
 // solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
 #ifndef FETCHING_REGISTERS
-#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE >= 128 ? 56 : 48)
+#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > 120 ? 56 : 72)
 #endif
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
@@ -62,9 +66,10 @@ static_assert(1 + TEAMS <= 16);  // barriers of a block
 
 constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
 #ifndef AT_ONCE
-#define AT_ONCE 8                                 // ratings whose copies a warp starts together
+#define AT_ONCE (8 * A_COPY)                      // ratings whose copies a warp starts together
 #endif
 constexpr int STAGE = 32;                         // ratings fetched together
+constexpr int UNROLLED = A_COPY == 1 ? 1 : STAGE / AT_ONCE;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
@@ -99,12 +104,6 @@ struct __align__(1024) Rows {  // of factors; chunks permuted: eight rows in dif
     // Eight numbers of a row.
     __device__ half_bits* chunk(unsigned row, unsigned number) {
         return &blocks[number / 8][row][(number % 8 ^ row % 8) * 8];
-    }
-    // chunk(t + k + row, number) for a t that is a multiple of 8, an even k and a row that is 0 or 1: most of the sum is
-    // the lane's own, and k a constant.
-    __device__ half_bits* chunk(unsigned t, unsigned k, unsigned row, unsigned number) {
-        const unsigned own = (number / 8 * STAGE + row) * STRIP + (number % 8 ^ row) * 8;
-        return &blocks[0][0][0] + (t + k) * STRIP + (own ^ k % 8 * 8);
     }
 };
 struct Part {  // what the team is told of a stage
@@ -224,6 +223,10 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         const float rating = ratings[slot];
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
+        // Where the lane's chunks of the first copies go. The others' are permuted as these, and so many rows below.
+        half_bits* places[4];
+        if constexpr (A_COPY == 2)
+            for (int k = 0; k < 4; ++k) places[k] = rows.chunk(2 * k + row, number) - 2 * k * STRIP;
         // Rows t to t + AT_ONCE - 1, zeros after so many.
         auto copy_some = [&](int t, int left) {
             const char* of_rows[AT_ONCE / A_COPY];
@@ -234,12 +237,12 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             if (number >= CHUNKS) return;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
-                copy_async<false>(A_COPY == 1 ? rows.chunk(t + k, lane) : rows.chunk(t, k, row, number),
+                copy_async<false>(A_COPY == 1 ? rows.chunk(t + k, lane) : places[k / 2 % 4] + (t + k) * STRIP,
                                   of_rows[k / A_COPY], k + (int)row < left);
         };
         read_next(slot, FETCHERS);  // before copies, behind which loads would queue
         if (left >= STAGE) {
-#pragma unroll(A_COPY)
+#pragma unroll(UNROLLED)
             for (int t = 0; t < STAGE; t += AT_ONCE) copy_some(t, AT_ONCE);
         } else {
 #pragma unroll 1

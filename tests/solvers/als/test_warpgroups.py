@@ -71,7 +71,7 @@ def test_few_steps_go_as_far_as_those_of_tensor_core(hopper, factors):
     ("factors", "blocks"), [(9, 1), (9, 3), (100, 1), (100, 3), *slow((65, 2), (112, 1), (113, 3), (128, 1))]
 )
 def test_blocks_that_take_several_rows_give_the_same_bits(hopper, factors, blocks):
-    # More segments than a fetching warp knows at a time, also of several teams, and more stages than there is room for.
+    # More segments than a fetching warp knows at a time, and more stages than a team has room for.
     ratings = ragged_ratings(n_users=50 if factors <= 64 else 110, n_items=800, longest=60, seed=1)
     longer = ragged_ratings(n_users=3, n_items=800, longest=790, seed=2)
     for chosen in (ratings, longer):
