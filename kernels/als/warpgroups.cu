@@ -68,7 +68,10 @@ constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a wa
 #ifndef AT_ONCE
 #define AT_ONCE (8 * A_COPY)                      // ratings whose copies a warp starts together
 #endif
-constexpr int STAGE = 32;                         // ratings fetched together
+#ifndef STAGE
+#define STAGE 32                                  // ratings fetched together
+#endif
+static_assert(STAGE == 32 || STAGE == 64);
 constexpr int UNROLLED = A_COPY == 1 ? 1 : STAGE / AT_ONCE;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
@@ -207,12 +210,18 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
     int columns[2], lefts[2];              // of two stages, in turn
     float ratings[2];
+    int more_columns[2];  // in a stage of 64, of the second 32 ratings
+    float more_ratings[2];
     auto part_of = [&](const Turn& of) -> Part& { return work.parts[of.parity ^ 1][of.place]; };
     auto read_next = [&](int slot, int stages) {
         for (int k = 0; k < stages; ++k) walk.advance();
         const int left = lefts[slot] = walk.left;
         columns[slot] = (int)place < left ? indices[walk.begin + place] : 0;
         ratings[slot] = (int)place < left ? values[walk.begin + place] : 0.0f;
+        if constexpr (STAGE == 64) {
+            more_columns[slot] = (int)place + 32 < left ? indices[walk.begin + place + 32] : 0;
+            more_ratings[slot] = (int)place + 32 < left ? values[walk.begin + place + 32] : 0.0f;
+        }
         if (left >= 0 && lane == walk.current) part_of(ahead) = {walk.segment, walk.exponent, left};
         ahead.advance(FETCHERS);
     };
@@ -221,6 +230,9 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         Rows& rows = work.rows[turn.place];
         const int left = lefts[slot], column = columns[slot];
         const float rating = ratings[slot];
+        int more_column = 0;
+        float more_rating = 0.0f;
+        if constexpr (STAGE == 64) more_column = more_columns[slot], more_rating = more_ratings[slot];
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
         // Where the lane's chunks of the first copies go. The others' are permuted as these, and so many rows below.
@@ -229,10 +241,11 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             for (int k = 0; k < 4; ++k) places[k] = rows.chunk(2 * k + row, number) - 2 * k * STRIP;
         // Rows t to t + AT_ONCE - 1, zeros after so many.
         auto copy_some = [&](int t, int left) {
+            const int chosen = STAGE == 32 || t < 32 ? column : more_column;
             const char* of_rows[AT_ONCE / A_COPY];
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
-                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, column, (t + k) / A_COPY, 32 / A_COPY) *
+                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, chosen, (t + k) / A_COPY, 32 / A_COPY) *
                                                  (2ull * PADDED);
             if (number >= CHUNKS) return;
 #pragma unroll
@@ -249,9 +262,13 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
         }
         arrive_after_copies(barriers.full);
-        const float right = rating * power_of_two(exponent);
-        const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
-        *reinterpret_cast<uint4*>(rows.chunk(place, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
+        auto write_right = [&](unsigned row, float rating) {
+            const float right = rating * power_of_two(exponent);
+            const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
+            *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
+        };
+        write_right(place, rating);
+        if constexpr (STAGE == 64) write_right(32 + place, more_rating);
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
         turn.advance(FETCHERS);
@@ -302,18 +319,22 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
             if constexpr (width > columns) multiply_strip<width - columns, quad + columns / 8>(sums, left, last, add);
         });
     };
-    static_assert(STAGE == 32);
-    // Each case commits for itself: behind both, the compiler would wait for what should go on.
-    if (here > 16) {
+    // Each case commits for itself: behind all, the compiler would wait for what should go on.
+    auto multiply_all = [&](auto number) {
         strips_begin();
-        multiply_16(0, !first);
-        multiply_16(16, true);
+        for_each<decltype(number)::value>([&](auto k) {
+            multiply_16(16 * decltype(k)::value, decltype(k)::value > 0 || !first);
+        });
         strips_commit();
-    } else if (here > 0) {
-        strips_begin();
-        multiply_16(0, !first);
-        strips_commit();
+    };
+    if constexpr (STAGE == 64) {
+        if (here > 48) return multiply_all(Number<4>{});
+        if (here > 32) return multiply_all(Number<3>{});
     }
+    if (here > 16)
+        multiply_all(Number<2>{});
+    else if (here > 0)
+        multiply_all(Number<1>{});
 }
 
 // solver.right = F_S^T r, a group's strips of it, zero beyond the factors.
