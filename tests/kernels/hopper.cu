@@ -55,8 +55,8 @@ extern "C" __global__ void hand_over(const int* values, int rounds, int* result)
             sums[warp - 1] = sum;
             arrive(empty[place]);
         }
-        sync_some<1>(64);
+        sync_some(1, 64);
         if (threadIdx.x == 32) result[round] = sums[0] + sums[1];
-        sync_some<2>(64);
+        sync_some(2, 64);
     }
 }
