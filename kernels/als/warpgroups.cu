@@ -309,9 +309,14 @@ __device__ __forceinline__ void for_each_strip(Use use) {
 // as they were. Goes on behind the call.
 template <int group>
 __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here, bool first) {
+    const StripPlace begin({rows.blocks[0][0], (int)sizeof rows.blocks[0]});
     auto multiply_16 = [&](int k, bool add) {
         for_each_strip<group>([&](auto number) {
             constexpr int strip = decltype(number)::value, quad = quad_of(group, strip), width = width_of(strip);
+            if constexpr (GROUPS == 1) {
+                const StripPlace both = begin.further((strip * STAGE + k) * STRIP * (int)sizeof(half_bits));
+                return multiply_strip<width, quad>(sums, both, both, add);
+            }
             constexpr int columns = width < MOST_COLUMNS ? width : MOST_COLUMNS;
             const StripOperand left = {rows.blocks[strip][k], (int)sizeof rows.blocks[0]};
             const StripOperand last = {rows.blocks[BLOCKS - 1][k], 0};

@@ -41,6 +41,15 @@ struct StripOperand {
     }
 };
 
+struct StripPlace : StripOperand {
+    explicit StripPlace(const StripOperand& operand) : StripOperand(operand) {}
+    StripPlace further(int bytes) const {
+        StripPlace result = *this;
+        result.halves += bytes / 2;
+        return result;
+    }
+};
+
 struct PairOperand {
     const half_bits* halves;
 
