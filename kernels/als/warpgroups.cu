@@ -69,7 +69,7 @@ constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a wa
 #define AT_ONCE (8 * A_COPY)                      // ratings whose copies a warp starts together
 #endif
 #ifndef STAGE
-#define STAGE 32                                  // ratings fetched together
+#define STAGE (GROUPS == 1 && FACTORS <= 120 ? 64 : 32)  // ratings fetched together
 #endif
 static_assert(STAGE == 32 || STAGE == 64);
 constexpr int UNROLLED = A_COPY == 1 ? 1 : STAGE / AT_ONCE;
