@@ -474,7 +474,12 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
             if (square <= enough) break;
             if (from_zero) {
                 vector = i < FACTORS ? solver.right[place] : 0.0f;
-                from = solver.right;
+                if constexpr (GROUPS == 2) {
+                    from = solver.right;
+                } else {  // rare; where it is known from where to multiply, addresses are constants
+                    solver.vector[place] = vector;
+                    me.sync();
+                }
             }
         }
         const float of_vector = multiply_vector<group>(sums, solver, from, me) + ridge * vector * vector;
