@@ -19,12 +19,12 @@
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
-//
-//   - With 65 to 128 factors a row has few products and half of A's strips, and a solution as many steps. There a block
-//     has three teams of one warpgroup each, with stages and a fetching warp of their own: while one solves, the others
-//     multiply. Three teams in one block, not three blocks: registers are shared out among four schedulers in whole
-//     warps, so three blocks of five warps would leave 128 registers a thread, where 144 or 152 are left here. A warp
-//     copies the factors of two ratings at once, which are no more than 16 chunks each.
+//   - With 65 to 128 factors a row has few products, but its solution as many steps. There a block has three teams of
+//     one warpgroup, each with stages and a fetching warp of its own: while one solves, the others multiply. Three
+//     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
+//     of five warps have 128 a thread; here a team's have 144 or 152.
+//   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
+//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -51,7 +51,8 @@ constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
 #ifndef FETCHERS
 #define FETCHERS (GROUPS == 1 ? 1 : 4)
 #endif
-constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;  // whole warpgroups, which alone share registers otherwise
+// Whole warpgroups, since only these change their registers; some may have nothing to do.
+constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
 constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
 // Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
 // solution waits for one load after another.
@@ -201,10 +202,10 @@ struct Walk {
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
-    // The lane's chunk of a copy, and its rating of a stage: among those that its half of the warp copies.
+    // Of a copy, the lane's rating and chunk; and the rating that it reads, one that its half of the warp copies.
     const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;
     const unsigned place = number * A_COPY + row;
-    // The chunk's address, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
+    // The chunk of row 0, read from the lane itself: so the compiler keeps the sum and adds it where it multiplies.
     const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + number * 16;
     const char* const from = reinterpret_cast<const char*>(__shfl_sync(0xffffffffu, chunk, lane));
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
