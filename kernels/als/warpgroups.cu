@@ -23,6 +23,12 @@
 //   - With IMPLICIT the fetching warps multiply a stage's rows by the roots of their weights, when they have started the
 //     copies of their next stage: they have time, and a row is a warp's own. The team would need one more barrier for
 //     each stage, behind which its products would start later. A row begins with F^T F, loaded to where its sums are.
+//   - With 65 to 128 factors a row has few products, but its solution as many steps. There a block has three teams of
+//     one warpgroup, each with stages and a fetching warp of its own: while one solves, the others multiply. Three
+//     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
+//     of five warps have 128 a thread; here a team's have 144 or 152.
+//   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
+//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -30,7 +36,7 @@
 //           2, group 1                ################
 //           3, group 0                       #########
 //
-// What is left: the solution, meanwhile nothing is multiplied.
+// What is left: with 129 factors and more the solution, meanwhile nothing is multiplied.
 // The same bits in every run: no sum depends on who arrives first.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 200 factors, an iteration:
 //                         seconds  % of roofline  gain
@@ -44,37 +50,62 @@
 #error "compile with -DIMPLICIT=0 or 1"
 #endif
 
-constexpr int FETCHERS = 4;                                          // warps
-constexpr int GROUPS = 2, WARPS = 4 * GROUPS, THREADS = 32 * WARPS;  // of the team
-constexpr int TEAM = 1;                                              // the number of its barrier
-constexpr int ALL_THREADS = THREADS + 32 * FETCHERS;                 // of a block
-// Of a thread: what a fetching one does not need of its share goes to the team. Where the team lacks registers, its
+constexpr int GROUPS = !IMPLICIT && FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
+constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
+// Teams of a block, and warps that fetch for a team.
+#ifndef TEAMS
+#define TEAMS (GROUPS == 1 ? 3 : 1)
+#endif
+#ifndef FETCHERS
+#define FETCHERS (GROUPS == 1 ? 1 : 4)
+#endif
+// Whole warpgroups, since only these change their registers; some may have nothing to do.
+constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
+constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
+// Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
 // solution waits for one load after another.
-constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8, FETCHING_REGISTERS = FACTORS > 248 ? 40 : 72;
-constexpr int TEAM_REGISTERS = SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHERS / THREADS;
+constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
+#ifndef FETCHING_REGISTERS
+#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > 120 ? 56 : 72)
+#endif
+constexpr int TEAM_REGISTERS =
+    (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
+static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
+static_assert(1 + TEAMS <= 16);  // barriers of a block
 
-constexpr int AT_ONCE = 8;                        // ratings whose copies a warp starts together
-constexpr int STAGE = 32;                         // ratings fetched together
+constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
+#ifndef AT_ONCE
+#define AT_ONCE (8 * A_COPY)                      // ratings whose copies a warp starts together
+#endif
+#ifndef STAGE
+#define STAGE (GROUPS == 1 && FACTORS <= 120 ? 64 : 32)  // ratings fetched together
+#endif
+static_assert(STAGE == 32 || STAGE == 64);
+constexpr int UNROLLED = A_COPY == 1 ? 1 : STAGE / AT_ONCE;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
 constexpr int SOLVED_TILES = (FACTORS + 15) / 16;  // of 16 columns, that have factors
 constexpr int CHUNKS = (FACTORS + 7) / 8;         // of 16 bytes, in a row of factors
 constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, before that of their rounding errors
-// A multiple of 16; where a product would have more than its MOST_COLUMNS, of 8.
+// A multiple of 16; of 8 where a product would have more than its MOST_COLUMNS, or where it may, with two strips.
 constexpr int MOST_COLUMNS = 256;
-constexpr int COLUMNS = RIGHT < MOST_COLUMNS ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
+constexpr int COLUMNS =
+    RIGHT < MOST_COLUMNS && (GROUPS == 2 || RIGHT % STRIP != 0) ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
 constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
 // Chunks of a row from this one on are zero, unless the ratings are there.
 constexpr int NEVER_COPIED = IMPLICIT ? CHUNKS : CHUNKS + 1;
 
 // The strips of a group, the first one and the second; a strip's columns.
-__device__ constexpr int strip_of(int group, int second) { return second ? 3 - group : group; }
+__device__ constexpr int strip_of(int group, int second) {
+    return GROUPS == 1 ? second : second ? 3 - group : group;
+}
 __device__ constexpr int width_of(int strip) { return strip < STRIPS ? COLUMNS - STRIP * strip : 0; }
 // A group's sums, in quads of 64 x 8: of both strips, and where those of a strip begin.
 __device__ constexpr int quad_of(int group, int strip) { return strip == group ? 0 : width_of(group) / 8; }
-__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(3 - group)) / 8; }
-constexpr int QUADS = quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
+__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(strip_of(group, 1))) / 8; }
+constexpr int QUADS = GROUPS == 1 || quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
+static_assert(STRIPS <= 2 * GROUPS && WIDTH <= THREADS);
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 template <int group>
 using Sums = float[quads_of(group) > 0 ? quads_of(group) : 1][4];
@@ -109,21 +140,22 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int ROOM = (227 << 10) - (int)sizeof(Solver) - 1024;
+constexpr int ROOM = (227 / TEAMS << 10) - (int)sizeof(Solver) - 1024;
 constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
 static_assert(STAGES >= 2 * FETCHERS);
-struct Work {
+struct Work {  // of a team
     Rows rows[STAGES];
     Part parts[2][STAGES];  // in turn: a part is written before the one of its place is read for the last time
     Barriers barriers[STAGES];
     Solver solver;
 
-    __device__ static Work& here() {
+    __device__ static Work& of(unsigned team) {
         extern __shared__ __align__(1024) float shared[];
-        return *reinterpret_cast<Work*>(shared);
+        return reinterpret_cast<Work*>(shared)[team];
     }
 };
+static_assert(TEAMS * sizeof(Work) <= 227 << 10);
 
 // A stage: its place, and the parity with which its barrier is awaited.
 struct Turn {
@@ -137,7 +169,7 @@ struct Turn {
     }
 };
 
-// The stages of a block's segments, which are every gridDim.x-th, as a fetching warp goes through them.
+// The stages of a team's segments, which are every TEAMS * gridDim.x-th, as a fetching warp goes through them.
 struct Walk {
     const Segment* segments;
     int n_segments;
@@ -152,13 +184,13 @@ struct Walk {
     int left = 0;           // ratings from there to the segment's end; -1 behind the last one
 
     __device__ void load() {
-        const int number = next + lane * gridDim.x;
+        const int number = next + lane * (TEAMS * gridDim.x);
         segment.length = -1;
         if (number < n_segments) {
             segment = segments[number];
             exponent = IMPLICIT && !largest ? 0 : scales_of<IMPLICIT>(largest[segment.row], root_of_alpha).exponent;
         }
-        next += 32 * gridDim.x;
+        next += 32 * TEAMS * gridDim.x;
     }
 
     // To the next stage. A segment without ratings has one, too.
@@ -177,16 +209,27 @@ struct Walk {
     }
 };
 
+// A number of the right side in half precision, and its rounding error.
+__device__ __forceinline__ unsigned both_halves(float right) {
+    const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
+    return whole | (unsigned)error << 16;
+}
+
 // Fills every FETCHERS-th stage from number `first` on. fixed, indices, values: as of the kernel.
 __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const int* indices, const float* values,
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
-    // The lane's chunk, read from the lane itself, so that the compiler keeps the sum and adds it where it multiplies.
-    const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + lane * 16;
+    // Of a copy, the lane's rating and chunk; and the rating that it reads, one that its half of the warp copies.
+    const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;
+    const unsigned place = number * A_COPY + row;
+    // The chunk of row 0, read from the lane itself: so the compiler keeps the sum and adds it where it multiplies.
+    const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + number * 16;
     const char* const from = reinterpret_cast<const char*>(__shfl_sync(0xffffffffu, chunk, lane));
     Turn turn = {first, 1}, ahead = turn;  // of the stage to fill, and of the next one whose ratings are read
     int columns[2], lefts[2];              // of two stages, in turn
     float ratings[2];
+    int more_columns[2];  // in a stage of 64, of the second 32 ratings
+    float more_ratings[2];
 #if IMPLICIT
     // Of the stage that was filled last: its place, its ratings, the lane's right side and root, twice.
     int before = -1, left_before;
@@ -196,8 +239,12 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     auto read_next = [&](int slot, int stages) {
         for (int k = 0; k < stages; ++k) walk.advance();
         const int left = lefts[slot] = walk.left;
-        columns[slot] = (int)lane < left ? indices[walk.begin + lane] : 0;
-        ratings[slot] = (int)lane < left ? values[walk.begin + lane] : 0.0f;
+        columns[slot] = (int)place < left ? indices[walk.begin + place] : 0;
+        ratings[slot] = (int)place < left ? values[walk.begin + place] : 0.0f;
+        if constexpr (STAGE == 64) {
+            more_columns[slot] = (int)place + 32 < left ? indices[walk.begin + place + 32] : 0;
+            more_ratings[slot] = (int)place + 32 < left ? values[walk.begin + place + 32] : 0.0f;
+        }
         if (left >= 0 && lane == walk.current) part_of(ahead) = {walk.segment, walk.exponent, left};
         ahead.advance(FETCHERS);
     };
@@ -234,21 +281,32 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         Rows& rows = work.rows[turn.place];
         const int left = lefts[slot], column = columns[slot];
         const float rating = ratings[slot];
+        int more_column = 0;
+        float more_rating = 0.0f;
+        if constexpr (STAGE == 64) more_column = more_columns[slot], more_rating = more_ratings[slot];
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
+        // Where the lane's chunks of the first copies go. The others' are permuted as these, and so many rows below.
+        half_bits* places[4];
+        if constexpr (A_COPY == 2)
+            for (int k = 0; k < 4; ++k) places[k] = rows.chunk(2 * k + row, number) - 2 * k * STRIP;
         // Rows t to t + AT_ONCE - 1, zeros after so many.
         auto copy_some = [&](int t, int left) {
-            const char* of_rows[AT_ONCE];
+            const int chosen = STAGE == 32 || t < 32 ? column : more_column;
+            const char* of_rows[AT_ONCE / A_COPY];
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; ++k)
-                of_rows[k] = from + (unsigned)__shfl_sync(0xffffffffu, column, t + k) * (2ull * PADDED);
-            if (lane >= CHUNKS) return;
+            for (int k = 0; k < AT_ONCE; k += A_COPY)
+                of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, chosen, (t + k) / A_COPY, 32 / A_COPY) *
+                                                 (2ull * PADDED);
+            if (number >= CHUNKS) return;
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; ++k) copy_async<false>(rows.chunk(t + k, lane), of_rows[k], k < left);
+            for (int k = 0; k < AT_ONCE; k += A_COPY)
+                copy_async<false>(A_COPY == 1 ? rows.chunk(t + k, lane) : places[k / 2 % 4] + (t + k) * STRIP,
+                                  of_rows[k / A_COPY], k + (int)row < left);
         };
         read_next(slot, FETCHERS);  // before copies, behind which loads would queue
         if (left >= STAGE) {
-#pragma unroll 1
+#pragma unroll(UNROLLED)
             for (int t = 0; t < STAGE; t += AT_ONCE) copy_some(t, AT_ONCE);
         } else {
 #pragma unroll 1
@@ -265,13 +323,14 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         const float one = power_of_two(exponent);
         const Scales scales = {exponent, walk.root_of_alpha * one, one};
         const float right = weigh_rating(rating, scales, [&](half_bits root) { roots_before = root * 0x10001u; });
-        const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
-        right_before = whole | (unsigned)error << 16;
+        right_before = both_halves(right);
 #else
         arrive_after_copies(barriers.full);
-        const float right = rating * power_of_two(exponent);
-        const half_bits whole = to_half(right), error = to_half(right - from_half(whole));
-        *reinterpret_cast<uint4*>(rows.chunk(lane, CHUNKS)) = {whole | (unsigned)error << 16, 0, 0, 0};
+        auto write_right = [&](unsigned row, float rating) {
+            *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both_halves(rating * power_of_two(exponent)), 0, 0, 0};
+        };
+        write_right(place, rating);
+        if constexpr (STAGE == 64) write_right(32 + place, more_rating);
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
 #endif
@@ -293,11 +352,11 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
 #endif
 }
 
-// A thread of the team: its number there, its warp's, its lane.
+// A thread of a team: its number there, its warp's, its lane; the team's number.
 struct Member {
-    unsigned thread, warp, lane;
+    unsigned thread, warp, lane, team;
 
-    __device__ static void sync() { sync_some<TEAM>(THREADS); }
+    __device__ void sync() const { sync_some(1 + team, THREADS); }
 
     // The first of the two rows of a strip of which the lane has sums; the other one is eight below.
     __device__ unsigned row(unsigned strip) const { return strip * STRIP + warp % 4 * 16 + lane / 4; }
@@ -316,9 +375,14 @@ __device__ __forceinline__ void for_each_strip(Use use) {
 // as they were. Goes on behind the call.
 template <int group>
 __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here, bool first) {
+    const StripPlace begin({rows.blocks[0][0], (int)sizeof rows.blocks[0]});
     auto multiply_16 = [&](int k, bool add) {
         for_each_strip<group>([&](auto number) {
             constexpr int strip = decltype(number)::value, quad = quad_of(group, strip), width = width_of(strip);
+            if constexpr (GROUPS == 1) {
+                const StripPlace both = begin.further((strip * STAGE + k) * STRIP * (int)sizeof(half_bits));
+                return multiply_strip<width, quad>(sums, both, both, add);
+            }
             constexpr int columns = width < MOST_COLUMNS ? width : MOST_COLUMNS;
             const StripOperand left = {rows.blocks[strip][k], (int)sizeof rows.blocks[0]};
             const StripOperand last = {rows.blocks[BLOCKS - 1][k], 0};
@@ -326,18 +390,22 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
             if constexpr (width > columns) multiply_strip<width - columns, quad + columns / 8>(sums, left, last, add);
         });
     };
-    static_assert(STAGE == 32);
-    // Each case commits for itself: behind both, the compiler would wait for what should go on.
-    if (here > 16) {
+    // Each case commits for itself: behind all, the compiler would wait for what should go on.
+    auto multiply_all = [&](auto number) {
         strips_begin();
-        multiply_16(0, !first);
-        multiply_16(16, true);
+        for_each<decltype(number)::value>([&](auto k) {
+            multiply_16(16 * decltype(k)::value, decltype(k)::value > 0 || !first);
+        });
         strips_commit();
-    } else if (here > 0) {
-        strips_begin();
-        multiply_16(0, !first);
-        strips_commit();
+    };
+    if constexpr (STAGE == 64) {
+        if (here > 48) return multiply_all(Number<4>{});
+        if (here > 32) return multiply_all(Number<3>{});
     }
+    if (here > 16)
+        multiply_all(Number<2>{});
+    else if (here > 0)
+        multiply_all(Number<1>{});
 }
 
 // solver.right = F_S^T r, a group's strips of it, zero beyond the factors.
@@ -422,7 +490,7 @@ __device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
         for (int w = 0; w < 4; ++w) parts[w] = solver.parts[1 + 4 * group + w][i];
         sums[group] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
-    return solver.parts[0][i] + (sums[0] + sums[1]);
+    return solver.parts[0][i] + (GROUPS == 1 ? sums[0] : sums[0] + sums[GROUPS - 1]);
 }
 
 // Sums over the team, the same bits on every thread: give_sum or give_sums, a barrier, take_sum.
@@ -438,9 +506,12 @@ __device__ __forceinline__ void give_sums(float first, float second, float (&sum
     if (me.lane % 16 == 0) sums[me.lane / 16][me.warp] = x;
 }
 __device__ __forceinline__ float take_sum(const float (&sums)[WARPS]) {
-    static_assert(WARPS == 8);
-    const float4 some = *reinterpret_cast<const float4*>(&sums[0]), others = *reinterpret_cast<const float4*>(&sums[4]);
-    return ((some.x + some.y) + (some.z + some.w)) + ((others.x + others.y) + (others.z + others.w));
+    static_assert(WARPS == 4 || WARPS == 8);
+    const float4 some = *reinterpret_cast<const float4*>(&sums[0]);
+    const float sum = (some.x + some.y) + (some.z + some.w);
+    if (WARPS == 4) return sum;
+    const float4 others = *reinterpret_cast<const float4*>(&sums[WARPS - 4]);
+    return sum + ((others.x + others.y) + (others.z + others.w));
 }
 
 // Conjugate gradient from x; thread i has number i of all vectors and returns x_i. They are zero beyond the factors.
@@ -458,7 +529,7 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     float vector = x, enough = 0.0f;
     float direction = 0.0f, of_direction = 0.0f, curved = 0.0f, inverse = 0.0f;  // p, A p, p^T A p, 1 / r^T r
     for (int step = 0;; ++step) {
-        Member::sync();
+        me.sync();
         const float* from = solver.vector;
         if (step == 1) {
             const float whole = take_sum(solver.squares[0]);
@@ -469,12 +540,17 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
             if (square <= enough) break;
             if (from_zero) {
                 vector = i < FACTORS ? solver.right[place] : 0.0f;
-                from = solver.right;
+                if constexpr (GROUPS == 2) {
+                    from = solver.right;
+                } else {  // rare; where it is known from where to multiply, addresses are constants
+                    solver.vector[place] = vector;
+                    me.sync();
+                }
             }
         }
         const float of_vector = multiply_vector<group>(sums, solver, from, me) + ridge * vector * vector;
         give_sums(vector * vector, of_vector, solver.sums, me);
-        Member::sync();
+        me.sync();
         const float sum = sum_parts(solver, i < WIDTH ? i : WIDTH - 1);
         const float square = take_sum(solver.sums[0]), of_vectors = take_sum(solver.sums[1]);
         __syncwarp();  // all are loaded together, whatever is used
@@ -509,7 +585,7 @@ __device__ constexpr int quads_of_a(int group) {
 }
 __device__ constexpr int quad_of_a(int group, int k) {
     const int of_first = group < STRIPS ? (RIGHT - STRIP * group) / 8 : 0;
-    return k < of_first ? k : quad_of(group, 3 - group) + k - of_first;
+    return k < of_first ? k : quad_of(group, strip_of(group, 1)) + k - of_first;
 }
 
 // sums = F^T F, which products are then added to: all loads at once, into the registers of the sums.
@@ -531,6 +607,9 @@ __device__ __forceinline__ void scale_gram(Sums<group>& sums, float scale) {
         for (int e = 0; e < 4; ++e) sums[quad_of_a(group, k)][e] *= scale;
 }
 
+// The longest segments, which are first, go to different blocks.
+__device__ inline int first_segment(unsigned team) { return team * gridDim.x + blockIdx.x; }
+
 struct Given {  // to the team, of the kernel's arguments
     int n_segments;
     const float* unit;
@@ -544,7 +623,7 @@ struct Given {  // to the team, of the kernel's arguments
     Quads* product;  // what is asked for instead of solutions
 };
 
-// What a group of the team does: multiplies the stages of a block's segments, one after another, and solves their rows,
+// What a group of a team does: multiplies the stages of its segments, one after another, and solves their rows,
 // or, of `gram`, keeps the products.
 template <int group, bool of_gram>
 __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
@@ -553,7 +632,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
     Sums<group> sums;
     clear(sums);
 #pragma unroll 1
-    for (int number = blockIdx.x; number < given.n_segments; number += gridDim.x) {
+    for (int number = first_segment(me.team); number < given.n_segments; number += TEAMS * gridDim.x) {
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
@@ -599,7 +678,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
         // Of F^T F, which has more parts and nothing beside, more at once.
         constexpr int at_once = !of_gram ? 1 : FACTORS > 208 ? 2 : 4;
         if (segment.parts > 1 && !sum_parts_of_row<at_once>(sums, segment, given.partial, given.arrived, me.thread,
-                                                            work.solver.last, Member::sync))
+                                                            work.solver.last, [&] { me.sync(); }))
             continue;
         if constexpr (of_gram) {
 #pragma unroll
@@ -620,35 +699,42 @@ template <bool of_gram>
 __device__ __forceinline__ void work_on(const Segment* segments, int n_segments, const int* indices,
                                         const float* values, const half_bits* fixed, const float* largest,
                                         float root_of_alpha, const Given& given) {
-    Work& work = Work::here();
-    // Products read whole blocks, of which the columns beyond the ratings' are never copied.
-    for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
-        for (int chunk = NEVER_COPIED; chunk < BLOCKS * STRIP / 8; ++chunk)
-            *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
-    for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
-        work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
-    if (threadIdx.x < STAGES) {
-        initialize(work.barriers[threadIdx.x].full, IMPLICIT ? 1 : 32 + 1);  // the lanes' copies, what the warp writes
-        initialize(work.barriers[threadIdx.x].empty, WARPS);
+    for (int team = 0; team < TEAMS; ++team) {
+        Work& work = Work::of(team);
+        // Products read whole blocks, of which the columns beyond the ratings' are never copied.
+        for (unsigned row = threadIdx.x; row < STAGES * STAGE; row += ALL_THREADS)
+            for (int chunk = NEVER_COPIED; chunk < BLOCKS * STRIP / 8; ++chunk)
+                *reinterpret_cast<uint4*>(work.rows[row / STAGE].chunk(row % STAGE, chunk)) = {0, 0, 0, 0};
+        for (unsigned k = threadIdx.x; k < (1 + WARPS) * WIDTH; k += ALL_THREADS)
+            work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
+        if (threadIdx.x < STAGES) {
+            // The lanes' copies, and what the warp writes.
+            initialize(work.barriers[threadIdx.x].full, IMPLICIT ? 1 : 32 + 1);
+            initialize(work.barriers[threadIdx.x].empty, WARPS);
+        }
     }
     __syncthreads();
     // The warp is read from lane 0, so that the compiler knows it to be uniform.
-    if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= WARPS) {
+    if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= TEAMS * WARPS) {
         const unsigned thread = shrink_registers<FETCHING_REGISTERS>();
-        const Walk walk = {segments, n_segments, largest, root_of_alpha, (int)blockIdx.x, thread % 32};
-        fetch(work, walk, __shfl_sync(0xffffffffu, thread / 32, 0) - WARPS, indices, values, fixed);
+        const unsigned fetcher = __shfl_sync(0xffffffffu, thread / 32, 0) - TEAMS * WARPS;
+        const unsigned team = TEAMS == 1 ? 0 : fetcher / FETCHERS;
+        if (TEAMS * FETCHERS < FETCHING_WARPS && team >= TEAMS) return;
+        const Walk walk = {segments, n_segments, largest, root_of_alpha, first_segment(team), thread % 32};
+        fetch(Work::of(team), walk, TEAMS == 1 ? fetcher : fetcher % FETCHERS, indices, values, fixed);
     } else {
         const unsigned thread = grow_registers<TEAM_REGISTERS>();
-        const Member me = {thread, __shfl_sync(0xffffffffu, thread / 32, 0), thread % 32};
-        if (me.warp < WARPS / GROUPS)
-            solve_rows<0, of_gram>(work, me, given);
+        const unsigned warp = __shfl_sync(0xffffffffu, thread / 32, 0), team = TEAMS == 1 ? 0 : warp / WARPS;
+        const Member me = {thread - team * THREADS, warp - team * WARPS, thread % 32, team};
+        if (GROUPS == 1 || me.warp < WARPS / GROUPS)
+            solve_rows<0, of_gram>(Work::of(team), me, given);
         else
-            solve_rows<1, of_gram>(work, me, given);
+            solve_rows<GROUPS - 1, of_gram>(Work::of(team), me, given);
     }
 }
 
-// Grid: as many blocks as multiprocessors, or segments where these are fewer. Block: ALL_THREADS, with dynamic shared
-// memory of a Work. The arguments are those of tensor_core.cu; the last two are of IMPLICIT.
+// Grid: as many blocks as multiprocessors, or a team a segment where these are fewer. Block: ALL_THREADS, with dynamic
+// shared memory of a Work for each team. The arguments are those of tensor_core.cu; the last two are of IMPLICIT.
 extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     warpgroups(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
@@ -676,7 +762,7 @@ extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ team
                                  int* __restrict__ padded, int* __restrict__ part_bytes,
                                  int* __restrict__ persistent) {
     *block = ALL_THREADS;
-    *teams = 1;
+    *teams = TEAMS;
     *team_bytes = sizeof(Work);
     *padded = PADDED;
     *part_bytes = sizeof(Quads);

@@ -48,9 +48,8 @@ __device__ inline void wait(Barrier& barrier, int parity) {
 
 // A barrier of so many threads, whole warps, that all come to the same number, from 1 to 15, each from its own place in
 // the code. (With bar.sync, which is aligned, all of them would have to come from the same one.)
-template <int number>
-__device__ inline void sync_some(int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"n"(number), "r"(threads) : "memory");
+__device__ inline void sync_some(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // By all warps of a warpgroup: from here on each thread has so many registers, fewer or more than before. Returns
@@ -88,9 +87,24 @@ struct StripOperand {
 
     __device__ unsigned long long descriptor() const {
         const unsigned from = (unsigned)__cvta_generic_to_shared(halves);
-        constexpr unsigned long long to_eight_rows = 1024 / 16, permuted = 1;
-        return from >> 4 | (unsigned long long)(to_block >> 4) << 16 | to_eight_rows << 32 | permuted << 62;
+        return from >> 4 | (unsigned long long)(to_block >> 4) << 16 | fixed;
     }
+
+    static constexpr unsigned long long to_eight_rows = 1024 / 16, permuted = 1;
+    static constexpr unsigned long long fixed = to_eight_rows << 32 | permuted << 62;
+};
+
+// The same, where others are a constant number of bytes away, a multiple of 16: one instruction finds their addresses.
+struct StripPlace {
+    unsigned low;  // of the descriptor, the address first
+
+    __device__ explicit StripPlace(const StripOperand& operand) : low((unsigned)operand.descriptor()) {}
+    __device__ StripPlace further(int bytes) const {
+        StripPlace result = *this;
+        result.low += bytes >> 4;
+        return result;
+    }
+    __device__ unsigned long long descriptor() const { return low | StripOperand::fixed; }
 };
 
 // Two columns of 16 halves each in shared memory, for multiply_strip, and six more that count for nothing:
@@ -141,8 +155,8 @@ struct PairOperand {
 // all[first + ..] += left^T right for 64 columns and so many, by a warpgroup: its warp w has rows 16 w to + 15 of the
 // sums, spread over the lanes as by multiply_add. Without `add` it is = in the place of +=. It goes on behind the call;
 // see strips_wait.
-template <int columns, int first, int n>
-__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right,
+template <int columns, int first, int n, class Operand>
+__device__ inline void multiply_strip(float (&all)[n][4], const Operand& left, const Operand& right,
                                       bool add = true) {
     static_assert(columns % 64 == 8 || columns % 16 == 0);
     static_assert(columns <= 256 && first + columns / 8 <= n);

@@ -22,10 +22,6 @@ UNCHECKED inline void wait(Barrier& barrier, int parity, Here place = here()) {
     while (barrier.times % 2 == parity) wait_for("a barrier", &barrier, place);
 }
 
-template <int number>
-inline void sync_some(int threads, Here place = here()) {
-    sync_some(number, threads, place);
-}
 template <int registers>
 inline unsigned shrink_registers() { return threadIdx.x; }
 template <int registers>
@@ -42,6 +38,15 @@ struct StripOperand {
 
     float at(int k, int column) const {
         return from_half(halves[column / 64 * (to_block / 2) + k * 64 + (column % 64 / 8 ^ k % 8) * 8 + column % 8]);
+    }
+};
+
+struct StripPlace : StripOperand {
+    explicit StripPlace(const StripOperand& operand) : StripOperand(operand) {}
+    StripPlace further(int bytes) const {
+        StripPlace result = *this;
+        result.halves += bytes / 2;
+        return result;
     }
 };
 
