@@ -282,7 +282,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         const int left = lefts[slot], column = columns[slot];
         const float rating = ratings[slot];
         int more_column = 0;
-        float more_rating = 0.0f;
+        [[maybe_unused]] float more_rating = 0.0f;  // without IMPLICIT
         if constexpr (STAGE == 64) more_column = more_columns[slot], more_rating = more_ratings[slot];
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
