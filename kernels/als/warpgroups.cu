@@ -50,8 +50,9 @@
 #error "compile with -DIMPLICIT=0 or 1"
 #endif
 
-constexpr int GROUPS = !IMPLICIT && FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
+constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
 constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
+constexpr bool TEAMS_WEIGH = IMPLICIT && GROUPS == 1;           // rows of factors; F^T F is in shared memory
 // Teams of a block, and warps that fetch for a team.
 #ifndef TEAMS
 #define TEAMS (GROUPS == 1 ? 3 : 1)
@@ -94,7 +95,7 @@ constexpr int COLUMNS =
     RIGHT < MOST_COLUMNS && (GROUPS == 2 || RIGHT % STRIP != 0) ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
 constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
 // Chunks of a row from this one on are zero, unless the ratings are there.
-constexpr int NEVER_COPIED = IMPLICIT ? CHUNKS : CHUNKS + 1;
+constexpr int NEVER_COPIED = IMPLICIT && !TEAMS_WEIGH ? CHUNKS : CHUNKS + 1;
 
 // The strips of a group, the first one and the second; a strip's columns.
 __device__ constexpr int strip_of(int group, int second) {
@@ -109,6 +110,18 @@ static_assert(STRIPS <= 2 * GROUPS && WIDTH <= THREADS);
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 template <int group>
 using Sums = float[quads_of(group) > 0 ? quads_of(group) : 1][4];
+// The quads of a group's sums that are of A, and number k of these.
+__device__ constexpr int quads_of_a(int group) {
+    int n = 0;
+    for (int second = 0; second < 2; ++second)
+        if (strip_of(group, second) < STRIPS) n += (RIGHT - STRIP * strip_of(group, second)) / 8;
+    return n;
+}
+__device__ constexpr int quad_of_a(int group, int k) {
+    const int of_first = group < STRIPS ? (RIGHT - STRIP * group) / 8 : 0;
+    return k < of_first ? k : quad_of(group, strip_of(group, 1)) + k - of_first;
+}
+using Gram = float4[quads_of_a(0)][THREADS];  // what a team of one warpgroup begins its sums with
 
 // Shared memory.
 
@@ -140,7 +153,8 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int ROOM = (227 / TEAMS << 10) - (int)sizeof(Solver) - 1024;
+constexpr int GRAM_BYTES = TEAMS_WEIGH ? sizeof(Gram) : 0;  // of a block
+constexpr int ROOM = ((227 << 10) - GRAM_BYTES) / TEAMS / 1024 * 1024 - (int)sizeof(Solver) - 1024;
 constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
 static_assert(STAGES >= 2 * FETCHERS);
@@ -154,8 +168,10 @@ struct Work {  // of a team
         extern __shared__ __align__(1024) float shared[];
         return reinterpret_cast<Work*>(shared)[team];
     }
+    // F^T F, behind the memory of all teams.
+    __device__ static Gram& gram() { return reinterpret_cast<Gram&>(of(TEAMS)); }
 };
-static_assert(TEAMS * sizeof(Work) <= 227 << 10);
+static_assert(TEAMS * sizeof(Work) + GRAM_BYTES <= 227 << 10);
 
 // A stage: its place, and the parity with which its barrier is awaited.
 struct Turn {
@@ -231,7 +247,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     int more_columns[2];  // in a stage of 64, of the second 32 ratings
     float more_ratings[2];
 #if IMPLICIT
-    // Of the stage that was filled last: its place, its ratings, the lane's right side and root, twice.
+    // Without TEAMS_WEIGH, of the stage that was filled last: its place, its ratings, the lane's right side and root, twice.
     int before = -1, left_before;
     unsigned right_before, roots_before;
 #endif
@@ -282,7 +298,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         const int left = lefts[slot], column = columns[slot];
         const float rating = ratings[slot];
         int more_column = 0;
-        [[maybe_unused]] float more_rating = 0.0f;  // without IMPLICIT
+        [[maybe_unused]] float more_rating = 0.0f;
         if constexpr (STAGE == 64) more_column = more_columns[slot], more_rating = more_ratings[slot];
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
@@ -312,28 +328,41 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
 #pragma unroll 1
             for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
         }
+        // The right side's number of a rating, and, with IMPLICIT, twice the root of its weight.
+        auto right_and_roots = [&](float rating) -> uint2 {
 #if IMPLICIT
-        copy_commit();
-        if (before >= 0) {
-            copy_wait<1>();
-            weigh();
-        }
-        before = turn.place;
-        left_before = min(left, STAGE);
-        const float one = power_of_two(exponent);
-        const Scales scales = {exponent, walk.root_of_alpha * one, one};
-        const float right = weigh_rating(rating, scales, [&](half_bits root) { roots_before = root * 0x10001u; });
-        right_before = both_halves(right);
+            const float one = power_of_two(exponent);
+            const Scales scales = {exponent, walk.root_of_alpha * one, one};
+            unsigned roots;
+            const float right = weigh_rating(rating, scales, [&](half_bits root) { roots = root * 0x10001u; });
+            return {both_halves(right), roots};
 #else
+            return {both_halves(rating * power_of_two(exponent)), 0};
+#endif
+        };
+#if IMPLICIT
+        if constexpr (!TEAMS_WEIGH) {
+            copy_commit();
+            if (before >= 0) {
+                copy_wait<1>();
+                weigh();
+            }
+            before = turn.place;
+            left_before = min(left, STAGE);
+            const uint2 both = right_and_roots(rating);
+            right_before = both.x, roots_before = both.y;
+            return turn.advance(FETCHERS);
+        }
+#endif
         arrive_after_copies(barriers.full);
         auto write_right = [&](unsigned row, float rating) {
-            *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both_halves(rating * power_of_two(exponent)), 0, 0, 0};
+            const uint2 both = right_and_roots(rating);
+            *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both.x, both.y, 0, 0};
         };
         write_right(place, rating);
         if constexpr (STAGE == 64) write_right(32 + place, more_rating);
         __syncwarp();
         if (lane == 0) arrive(barriers.full);
-#endif
         turn.advance(FETCHERS);
     };
     read_next(0, first + 1);
@@ -348,7 +377,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     copy_commit();
     copy_wait<0>();
 #if IMPLICIT
-    if (before >= 0) weigh();
+    if (!TEAMS_WEIGH && before >= 0) weigh();
 #endif
 }
 
@@ -406,6 +435,39 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
         multiply_all(Number<2>{});
     else if (here > 0)
         multiply_all(Number<1>{});
+}
+
+// With TEAMS_WEIGH, by all threads of a team: the rows of a stage, the first `here`, times the roots of their weights,
+// which are behind their ratings, rounded as products.cuh does. A thread takes a chunk of every eighth row.
+__device__ __forceinline__ void weigh(Rows& rows, int here, const Member& me) {
+    constexpr int AT_A_TIME = 8, TOGETHER = 4;  // rows of the team, and of a thread, for which there are registers
+    const unsigned row = me.thread / 16, number = me.thread % 16;
+    if (number >= CHUNKS) return;
+    half_bits* const first = rows.chunk(row, number);  // those of the next rows are permuted as this one
+    const half_bits* const first_roots = rows.chunk(row, CHUNKS) + 2;
+    auto weigh_some = [&](int t, int left) {
+        unsigned roots[TOGETHER];
+        uint4 numbers[TOGETHER];
+#pragma unroll
+        for (int k = 0; k < TOGETHER; ++k) {
+            const int further = (t + k * AT_A_TIME) * STRIP;
+            if (k * AT_A_TIME >= left) break;
+            roots[k] = *reinterpret_cast<const unsigned*>(first_roots + further);
+            numbers[k] = *reinterpret_cast<const uint4*>(first + further);
+        }
+#pragma unroll
+        for (int k = 0; k < TOGETHER; ++k) {
+            if (k * AT_A_TIME >= left) break;
+            *reinterpret_cast<uint4*>(first + (t + k * AT_A_TIME) * STRIP) = times(numbers[k], roots[k]);
+        }
+    };
+#pragma unroll
+    for (int t = 0; t < STAGE; t += AT_A_TIME * TOGETHER) {
+        if (here >= t + AT_A_TIME * TOGETHER)
+            weigh_some(t, AT_A_TIME * TOGETHER);
+        else
+            weigh_some(t, here - t);
+    }
 }
 
 // solver.right = F_S^T r, a group's strips of it, zero beyond the factors.
@@ -576,25 +638,17 @@ __device__ __forceinline__ float solve(const Sums<group>& sums, Solver& solver, 
     return x;
 }
 
-// The quads of a group's sums that are of A, and number k of these.
-__device__ constexpr int quads_of_a(int group) {
-    int n = 0;
-    for (int second = 0; second < 2; ++second)
-        if (strip_of(group, second) < STRIPS) n += (RIGHT - STRIP * strip_of(group, second)) / 8;
-    return n;
-}
-__device__ constexpr int quad_of_a(int group, int k) {
-    const int of_first = group < STRIPS ? (RIGHT - STRIP * group) / 8 : 0;
-    return k < of_first ? k : quad_of(group, strip_of(group, 1)) + k - of_first;
-}
-
 // sums = F^T F, which products are then added to: all loads at once, into the registers of the sums.
 template <int group>
 __device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, const Member& me) {
     clear(sums);
 #pragma unroll
     for (int k = 0; k < quads_of_a(group); ++k) {
-        const float4 quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
+        float4 quad;
+        if constexpr (TEAMS_WEIGH)
+            quad = Work::gram()[k][me.thread];
+        else
+            quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
         float(&to)[4] = sums[quad_of_a(group, k)];
         to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
     }
@@ -652,7 +706,10 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
 #pragma unroll 1
         do {
             wait(work.barriers[turn.place].full, turn.parity);
+            constexpr bool weighs = TEAMS_WEIGH && !of_gram;  // while products of the stage before go on
+            if constexpr (weighs) weigh(work.rows[turn.place], work.parts[turn.parity][turn.place].left, me);
             show_to_strips();
+            if constexpr (weighs) me.sync();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
             multiply<group>(sums, work.rows[turn.place], min(left, STAGE), !with_gram && before < 0);
@@ -709,10 +766,13 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
             work.solver.parts[k / WIDTH][k % WIDTH] = 0.0f;
         if (threadIdx.x < STAGES) {
             // The lanes' copies, and what the warp writes.
-            initialize(work.barriers[threadIdx.x].full, IMPLICIT ? 1 : 32 + 1);
+            initialize(work.barriers[threadIdx.x].full, IMPLICIT && !TEAMS_WEIGH ? 1 : 32 + 1);
             initialize(work.barriers[threadIdx.x].empty, WARPS);
         }
     }
+    if constexpr (TEAMS_WEIGH && !of_gram)
+        for (unsigned k = threadIdx.x; k < quads_of_a(0) * THREADS; k += ALL_THREADS)
+            Work::gram()[k / THREADS][k % THREADS] = (*given.gram)[quad_of_a(0, k / THREADS)][k % THREADS];
     __syncthreads();
     // The warp is read from lane 0, so that the compiler knows it to be uniform.
     if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= TEAMS * WARPS) {
@@ -763,7 +823,7 @@ extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ team
                                  int* __restrict__ persistent) {
     *block = ALL_THREADS;
     *teams = TEAMS;
-    *team_bytes = sizeof(Work);
+    *team_bytes = sizeof(Work) + (GRAM_BYTES + TEAMS - 1) / TEAMS;
     *padded = PADDED;
     *part_bytes = sizeof(Quads);
     *persistent = true;

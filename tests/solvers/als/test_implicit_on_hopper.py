@@ -15,9 +15,9 @@ WGMMA = {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64}
 KERNELS = "tensor_core", "warpgroups"
 OF_SOME_SIZES = [
     *[("tensor_core", f) for f in (113, 128)],
-    *[("warpgroups", f) for f in (160, 200, 256)],
+    *[("warpgroups", f) for f in (100, 128, 160, 200, 256)],
     *slow(*[("tensor_core", f) for f in (65, 100, 120, 200, 256)]),
-    *slow(*[("warpgroups", f) for f in (9, 64, 65, 129, 144, 192, 193, 248, 249, 255)]),
+    *slow(*[("warpgroups", f) for f in (9, 64, 65, 72, 88, 112, 113, 120, 121, 129, 144, 192, 193, 248, 249, 255)]),
 ]
 
 
