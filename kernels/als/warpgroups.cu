@@ -52,13 +52,20 @@
 
 constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
 constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
-constexpr bool TEAMS_WEIGH = IMPLICIT && GROUPS == 1;           // rows of factors; F^T F is in shared memory
 // Teams of a block, and warps that fetch for a team.
 #ifndef TEAMS
 #define TEAMS (GROUPS == 1 ? 3 : 1)
 #endif
 #ifndef FETCHERS
 #define FETCHERS (GROUPS == 1 ? 1 : 4)
+#endif
+// With IMPLICIT, whether teams multiply rows by the roots of their weights, not fetching warps; whether F^T F is in
+// shared memory.
+#ifndef TEAMS_WEIGH
+#define TEAMS_WEIGH (IMPLICIT && GROUPS == 1)
+#endif
+#ifndef GRAM_IN_SHARED
+#define GRAM_IN_SHARED TEAMS_WEIGH
 #endif
 // Whole warpgroups, since only these change their registers; some may have nothing to do.
 constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
@@ -121,7 +128,8 @@ __device__ constexpr int quad_of_a(int group, int k) {
     const int of_first = group < STRIPS ? (RIGHT - STRIP * group) / 8 : 0;
     return k < of_first ? k : quad_of(group, strip_of(group, 1)) + k - of_first;
 }
-using Gram = float4[quads_of_a(0)][THREADS];  // what a team of one warpgroup begins its sums with
+constexpr int QUADS_OF_A = quads_of_a(0) > quads_of_a(1) ? quads_of_a(0) : quads_of_a(1);
+using Gram = float4[QUADS_OF_A][THREADS];  // what the sums of a row begin with, in shared memory
 
 // Shared memory.
 
@@ -153,7 +161,7 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int GRAM_BYTES = TEAMS_WEIGH ? sizeof(Gram) : 0;  // of a block
+constexpr int GRAM_BYTES = GRAM_IN_SHARED ? sizeof(Gram) : 0;  // of a block
 constexpr int ROOM = ((227 << 10) - GRAM_BYTES) / TEAMS / 1024 * 1024 - (int)sizeof(Solver) - 1024;
 constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
@@ -441,7 +449,8 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
 // which are behind their ratings, rounded as products.cuh does. A thread takes a chunk of every eighth row.
 __device__ __forceinline__ void weigh(Rows& rows, int here, const Member& me) {
     constexpr int AT_A_TIME = 8, TOGETHER = 4;  // rows of the team, and of a thread, for which there are registers
-    const unsigned row = me.thread / 16, number = me.thread % 16;
+    constexpr int LANES = THREADS / AT_A_TIME;
+    const unsigned row = me.thread / LANES, number = me.thread % LANES;
     if (number >= CHUNKS) return;
     half_bits* const first = rows.chunk(row, number);  // those of the next rows are permuted as this one
     const half_bits* const first_roots = rows.chunk(row, CHUNKS) + 2;
@@ -645,7 +654,7 @@ __device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, 
 #pragma unroll
     for (int k = 0; k < quads_of_a(group); ++k) {
         float4 quad;
-        if constexpr (TEAMS_WEIGH)
+        if constexpr (GRAM_IN_SHARED)
             quad = Work::gram()[k][me.thread];
         else
             quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
@@ -770,9 +779,12 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
             initialize(work.barriers[threadIdx.x].empty, WARPS);
         }
     }
-    if constexpr (TEAMS_WEIGH && !of_gram)
-        for (unsigned k = threadIdx.x; k < quads_of_a(0) * THREADS; k += ALL_THREADS)
-            Work::gram()[k / THREADS][k % THREADS] = (*given.gram)[quad_of_a(0, k / THREADS)][k % THREADS];
+    if constexpr (GRAM_IN_SHARED && !of_gram)
+        for (unsigned k = threadIdx.x; k < QUADS_OF_A * THREADS; k += ALL_THREADS) {
+            const int thread = k % THREADS, group = thread / (THREADS / GROUPS), number = k / THREADS;
+            if (number < quads_of_a(group))
+                Work::gram()[number][thread] = (*given.gram)[quad_of_a(group, number)][thread];
+        }
     __syncthreads();
     // The warp is read from lane 0, so that the compiler knows it to be uniform.
     if (__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) >= TEAMS * WARPS) {
