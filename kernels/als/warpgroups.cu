@@ -791,7 +791,7 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
         const unsigned thread = shrink_registers<FETCHING_REGISTERS>();
         const unsigned fetcher = __shfl_sync(0xffffffffu, thread / 32, 0) - TEAMS * WARPS;
         const unsigned team = TEAMS == 1 ? 0 : fetcher / FETCHERS;
-        if (TEAMS * FETCHERS < FETCHING_WARPS && team >= TEAMS) return;
+        if (TEAMS * FETCHERS < FETCHING_WARPS && fetcher >= TEAMS * FETCHERS) return;
         const Walk walk = {segments, n_segments, largest, root_of_alpha, first_segment(team), thread % 32};
         fetch(Work::of(team), walk, TEAMS == 1 ? fetcher : fetcher % FETCHERS, indices, values, fixed);
     } else {

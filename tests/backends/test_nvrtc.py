@@ -122,7 +122,7 @@ def test_draws_on_tensor_cores_spill_nothing(factors):
 def test_warpgroups_spill_nothing(factors, implicit):
     kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=implicit, WGMMA=1))
     assert spilling(kernels).empty
-    of_512 = not implicit and 64 < factors <= 128
+    of_512 = 64 < factors <= 128
     assert kernels.registers.max() == (128 if of_512 else 168), "of all threads, before they share otherwise"
 
 

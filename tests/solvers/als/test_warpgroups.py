@@ -128,8 +128,9 @@ def test_streamed_rows_give_the_same_bits(hopper, factors):
         *slow(*[(f, 1, 384) for f in (129, 184, 185, 192, 248, 249)]),
     ],
 )
-def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors, teams, threads):
-    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=0, WGMMA=1)
+@pytest.mark.parametrize("implicit", [0, 1])
+def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors, teams, threads, implicit):
+    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=implicit, WGMMA=1)
     assert 190_000 < shape.teams * shape.team_bytes <= host.facts["shared_bytes_per_block"]
     assert (shape.teams, shape.persistent, shape.block) == (teams, 1, threads)
 
