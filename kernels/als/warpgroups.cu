@@ -20,15 +20,21 @@
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
-//   - With IMPLICIT the fetching warps multiply a stage's rows by the roots of their weights, when they have started the
-//     copies of their next stage: they have time, and a row is a warp's own. The team would need one more barrier for
-//     each stage, behind which its products would start later. A row begins with F^T F, loaded to where its sums are.
+//   - With IMPLICIT rows are multiplied by the roots of their weights in shared memory. From 129 factors on by the
+//     fetching warps, when they have started the copies of their next stage: they have time, and a row is a warp's own.
+//     A row begins with F^T F, loaded to where its sums are.
 //   - With 65 to 128 factors a row has few products, but its solution as many steps. There a block has three teams of
 //     one warpgroup, each with stages and a fetching warp of its own: while one solves, the others multiply. Three
 //     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
 //     of five warps have 128 a thread; here a team's have 144 or 152.
 //   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
-//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place.
+//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place. With
+//     explicit feedback, up to 104 factors, sums take so few registers that each team has two fetching warps.
+//   - With IMPLICIT these teams multiply rows by the roots of weights, which a fetching warp leaves behind the ratings:
+//     one fetching warp has no time for it, and would have to wait for copies, of which then fewer were under way. The
+//     team does it while its products of the stage before go on, and has one more barrier, of four warps, for a stage.
+//   - There F^T F is in shared memory, once for the three teams: a row reads about 2 f^2 numbers of 4 bytes, as much
+//     as 2 f ratings have. From L2 that would be as many bytes as the ratings' factors of an average row of Netflix.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -57,7 +63,7 @@ constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
 #define TEAMS (GROUPS == 1 ? 3 : 1)
 #endif
 #ifndef FETCHERS
-#define FETCHERS (GROUPS == 1 ? 1 : 4)
+#define FETCHERS (GROUPS == 2 ? 4 : !IMPLICIT && FACTORS <= 104 ? 2 : 1)
 #endif
 // With IMPLICIT, whether teams multiply rows by the roots of their weights, not fetching warps; whether F^T F is in
 // shared memory.
@@ -70,11 +76,12 @@ constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
 // Whole warpgroups, since only these change their registers; some may have nothing to do.
 constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
 constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
+constexpr int LONG_STAGES = IMPLICIT ? 104 : 120;                   // most factors that have stages of 64 ratings
 // Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
 // solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
 #ifndef FETCHING_REGISTERS
-#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > 120 ? 56 : 72)
+#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > LONG_STAGES ? 56 : 72)
 #endif
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
@@ -83,13 +90,14 @@ static_assert(1 + TEAMS <= 16);  // barriers of a block
 
 constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
 #ifndef AT_ONCE
-#define AT_ONCE (8 * A_COPY)                      // ratings whose copies a warp starts together
+#define AT_ONCE (GROUPS == 1 && FETCHERS == 1 ? 16 : 8)  // ratings whose copies a warp starts together
 #endif
 #ifndef STAGE
-#define STAGE (GROUPS == 1 && FACTORS <= 120 ? 64 : 32)  // ratings fetched together
+#define STAGE (GROUPS == 1 && FETCHERS == 1 && FACTORS <= LONG_STAGES ? 64 : 32)  // ratings fetched together
 #endif
-static_assert(STAGE == 32 || STAGE == 64);
-constexpr int UNROLLED = A_COPY == 1 ? 1 : STAGE / AT_ONCE;
+static_assert((STAGE == 32 || STAGE == 64) && AT_ONCE % 8 == 0);  // chunks of every eighth row are permuted alike
+// Of AT_ONCE ratings each, as far as registers allow.
+constexpr int UNROLLED = A_COPY == 1 ? 1 : FETCHERS == 1 ? STAGE / AT_ONCE : 2;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
@@ -448,7 +456,8 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
 // With TEAMS_WEIGH, by all threads of a team: the rows of a stage, the first `here`, times the roots of their weights,
 // which are behind their ratings, rounded as products.cuh does. A thread takes a chunk of every eighth row.
 __device__ __forceinline__ void weigh(Rows& rows, int here, const Member& me) {
-    constexpr int AT_A_TIME = 8, TOGETHER = 4;  // rows of the team, and of a thread, for which there are registers
+    constexpr int AT_A_TIME = 8;                              // rows of the team
+    constexpr int TOGETHER = TEAM_REGISTERS - 4 * QUADS < 64 ? 2 : 4;  // and of a thread, for which there are registers
     constexpr int LANES = THREADS / AT_A_TIME;
     const unsigned row = me.thread / LANES, number = me.thread % LANES;
     if (number >= CHUNKS) return;
