@@ -26,15 +26,15 @@
 //   - With 65 to 128 factors a row has few products, but its solution as many steps. There a block has three teams of
 //     one warpgroup, each with stages and a fetching warp of its own: while one solves, the others multiply. Three
 //     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
-//     of five warps have 128 a thread; here a team's have 144 or 152.
+//     of five warps have 128 a thread; here a team's have 128 to 152.
 //   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
 //     each; a stage has 64 ratings where there is room; and a step reads its vector from one place. With
 //     explicit feedback, up to 104 factors, sums take so few registers that each team has two fetching warps.
 //   - With IMPLICIT these teams multiply rows by the roots of weights, which a fetching warp leaves behind the ratings:
 //     one fetching warp has no time for it, and would have to wait for copies, of which then fewer were under way. The
 //     team does it while its products of the stage before go on, and has one more barrier, of four warps, for a stage.
-//   - There F^T F is in shared memory, once for the three teams: a row reads about 2 f^2 numbers of 4 bytes, as much
-//     as 2 f ratings have. From L2 that would be as many bytes as the ratings' factors of an average row of Netflix.
+//   - There F^T F is in shared memory, once for the three teams: a row reads 3 f^2 bytes of it, as many as 1.5 f ratings
+//     have in factors. From L2, a user of Netflix with 128 factors would read as much for it as for the ratings.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
