@@ -117,7 +117,8 @@ def test_draws_on_tensor_cores_spill_nothing(factors):
 
 @pytest.mark.parametrize("implicit", [0, 1])
 @pytest.mark.parametrize(
-    "factors", [100, 128, 200, 256, *slow(1, 65, 72, 80, 88, 96, 104, 105, 112, 113, 120, 121, 129, 192, 193, 248, 249, 255)]
+    "factors",
+    [100, 128, 200, 256, *slow(1, 65, 72, 80, 88, 96, 104, 105, 112, 113, 120, 121, 129, 192, 193, 248, 249, 255)],
 )
 def test_warpgroups_spill_nothing(factors, implicit):
     kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=implicit, WGMMA=1))

@@ -69,7 +69,8 @@ def test_half_sweep_matches_the_reference(hopper, take, kernel, factors, alpha):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "factors"), [("tensor_core", 128), *[("warpgroups", f) for f in (100, 200)], *slow(("warpgroups", 128), ("warpgroups", 256))]
+    ("kernel", "factors"),
+    [("tensor_core", 128), *[("warpgroups", f) for f in (100, 200)], *slow(("warpgroups", 128), ("warpgroups", 256))],
 )
 def test_weights_of_any_size_fit_half_precision(hopper, take, kernel, factors):
     take(kernel)
@@ -79,7 +80,8 @@ def test_weights_of_any_size_fit_half_precision(hopper, take, kernel, factors):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "factors"), [("tensor_core", 120), ("warpgroups", 70), *slow(("tensor_core", 208), ("warpgroups", 128), ("warpgroups", 208))]
+    ("kernel", "factors"),
+    [("tensor_core", 120), ("warpgroups", 70), *slow(("tensor_core", 208), ("warpgroups", 128), ("warpgroups", 208))],
 )
 def test_few_steps_go_as_far_as_those_of_other_products(hopper, take, kernel, factors):
     """All round the same factors times the same roots; their sums have other orders."""
@@ -159,7 +161,9 @@ def test_the_same_bits_in_every_order(host, take, kernel, factors):
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize(("kernel", "factors"), [("warpgroups", 9), ("warpgroups", 65), *slow(("tensor_core", 200), ("warpgroups", 128))])
+@pytest.mark.parametrize(
+    ("kernel", "factors"), [("warpgroups", 9), ("warpgroups", 65), *slow(("tensor_core", 200), ("warpgroups", 128))]
+)
 def test_blocks_that_take_several_segments_give_the_same_bits(hopper, take, kernel, factors, blocks):
     take(kernel)
     # More segments than a fetching warp knows at a time, and more stages than there is room for.
