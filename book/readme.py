@@ -138,9 +138,9 @@ def headlines(frame):
             ]
         )
     note = (
-        "In brackets: the 95 % interval, of an iteration within one training. End to end: the whole call of `fit` or "
-        "`recommend`, with preprocessing and transfers, after kernels are compiled. Synthetic: with the shape of "
-        "that data set."
+        "In brackets: the 95 % interval; of times and their ratios with the differences between runs. End to end: "
+        "the whole call of `fit` or `recommend`, with preprocessing and transfers, after kernels are compiled. "
+        "Synthetic: with the shape of that data set."
     )
     head = ["task", "data", "ours", "end to end", "public program, or published value", "on"]
     return _table(head, rows) + f"\n{note}\n"
@@ -178,7 +178,8 @@ def answer(frame):
         f"The program cuMF_ALS trains **{goals.value['cumf-als-x']:.0f} times** as long as our ALS to RMSE 0.92 "
         f"on that GPU, our version of its algorithm {algorithm:.0f} times. "
         f"On {threads} CPU threads, an iteration of `ImplicitALS` is **{goals.value['implicit-cpu-x']:.1f} times** "
-        f"as fast as one of the package implicit.\n"
+        f"as fast as one of the package implicit "
+        f"({goals.low['implicit-cpu-x']:.1f} to {goals.high['implicit-cpu-x']:.1f}).\n"
         f"- **Study.** In 2015 a thesis trained ALS on a GPU **{same.published:.0f} times** as fast as on a "
         f"single-threaded CPU. Our version of its kernel with the same launch, on an {gpu}, is "
         f"**{same.value:.1f} times** as fast as such a CPU today. "

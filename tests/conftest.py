@@ -22,6 +22,7 @@ settings.load_profile("few")
 def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
     parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
+    parser.addoption("--multiprocessors", type=int, help="launch kernels as on a GPU that has so many")
     parser.addoption("--part", default="1/1", help="2/8 runs every eighth of the chosen tests, from the second on")
 
 
@@ -81,6 +82,11 @@ def pytest_configure(config):
         import cupy
 
         cupy.cuda.set_allocator(None)
+    if multiprocessors := config.getoption("--multiprocessors"):
+        from gpumf.backends.cuda import CudaDevice
+
+        facts_of = CudaDevice._facts_of
+        CudaDevice._facts_of = staticmethod(lambda number: facts_of(number) | {"multiprocessors": multiprocessors})
     if config.getoption("--record"):
         if not backends.available():
             raise pytest.UsageError(f"--record needs a GPU: {backends.why_unavailable()}")

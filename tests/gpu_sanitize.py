@@ -6,7 +6,8 @@ Each name runs in parts under each tool, a process for each core at a time, on a
 A run that was stopped goes on where it was: parts that found nothing are kept in build/sanitized, by code and GPU.
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
-processor.) Races of CuPy's own kernels are counted apart, and so are writes that racecheck cannot see to be ordered.
+processor.) Races of CuPy's and cuBLAS's own kernels are counted apart, and so are writes that racecheck cannot see to
+be ordered.
 The newest compute-sanitizer is taken, of the CUDA toolkit or of the package nvidia-cuda-sanitizer-api. racecheck of
 version 2025.3 takes more of what barriers in shared memory order for races; that of 2026.4 does not.
 """
@@ -64,6 +65,8 @@ PARTS |= {"tensor_core": 5, "sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sg
 OLDEST = "2026.4"
 RACECHECK = "racecheck"  # takes several times as long as the others, and has so many times their parts
 RACE_PARTS = 3
+# racecheck looks at blocks one by one, and takes as long for each: kernels that fill the GPU are given few.
+OF_RACECHECK = ["--multiprocessors", "4"]
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -73,6 +76,7 @@ TOO_LONG = [
     "loses_little",
     "every_experiment",
     "same_bits",
+    "bit_identical",
     "ml_100k",
 ]
 
@@ -82,6 +86,7 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
 # racecheck follows that lane alone; where all of them arrive, it finds nothing.
 _BY_ONE_LANE = re.compile(r"Write access at fetch\(.*\+0x[0-9a-f]+ in warpgroups\.cu:\d+")
 _OF_CUPY = re.compile(r"access at cupy_\w+\+0x")  # in a kernel of CuPy's own
+_OF_CUBLAS = re.compile(r"access at \w+_cublas\+0x")
 # What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
 _INSIDE = {f"Quads<float>::{name}": "fast" for name in ("load", "store")}
 
@@ -116,8 +121,17 @@ def wanted(report):
 
 def of_cupy(report):
     """Whether a report is of a race of CuPy's own kernels alone."""
+    return _all_accesses(report, _OF_CUPY)
+
+
+def of_cublas(report):
+    """Whether a report is of a race of cuBLAS's kernels alone."""
+    return _all_accesses(report, _OF_CUBLAS)
+
+
+def _all_accesses(report, pattern):
     text = " ".join(report)
-    return "Race reported" in report[0] and len(_OF_CUPY.findall(text)) == len(report) == text.count("access at")
+    return "Race reported" in report[0] and len(pattern.findall(text)) == len(report) == text.count("access at")
 
 
 def behind_one_lane(report):
@@ -125,7 +139,12 @@ def behind_one_lane(report):
     return "Race reported" in report[0] and all(map(_BY_ONE_LANE.search, report))
 
 
-APART = {"races_in_cupy": of_cupy, "ordered_by_one_lane": behind_one_lane, "wanted_races": wanted}
+APART = {
+    "races_in_cupy": of_cupy,
+    "races_in_cublas": of_cublas,
+    "ordered_by_one_lane": behind_one_lane,
+    "wanted_races": wanted,
+}
 """Reports that are no findings, by what they are counted as."""
 
 
@@ -200,6 +219,8 @@ def command(program, tool, name, part=1):
         *("--show-backtrace", "device"),  # those of the host take long
         *("--tool", tool, *TOOLS[tool]),
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "-k", chosen, "--unpooled"),
+        *("--durations", "3"),
+        *(OF_RACECHECK if tool == RACECHECK else []),
         *("--part", f"{part}/{parts(name, tool)}"),
         *(str(Path(__file__).parent / file) for file in TESTS[name]),
     ]

@@ -348,6 +348,13 @@ POSITIONS = {
     "other lengths": (([0, 1], [0], [1, 2], 2, 2), {}, "as long as each other"),
     "no users": (([0, 1], [0, 1], [1, 2], 0, 2), {}, "n_users must be an integer from 1"),
     "users as bool": (([0, 1], [0, 1], [1, 2], True, 2), {}, "n_users must be an integer from 1"),
+    "ids with fractions": (
+        ([0, 1], [0, 1], [1, 2], 2, 2),
+        {"user_ids": [1.5, 2]},
+        "must be integers or strings, not 1.5",
+    ),
+    "ids that are pairs": (([0, 1], [0, 1], [1, 2], 2, 2), {"item_ids": [("a", 1), ("b", 2)]}, "have the shape"),
+    "a scale beyond floats": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (0, 1e300)}, "the scale must be"),
     "too few ids": (([0, 1], [0, 1], [1, 2], 2, 2), {"user_ids": ["a"]}, "there are 1 user_ids, not 2"),
     "ids of a number": (([0, 1], [0, 1], [1, 2], 2, 2), {"user_ids": 7}, "user_ids"),
     "scale": (([0, 1], [0, 1], [1, 2], 2, 2), {"scale": (1, 2, 3)}, "scale must be"),

@@ -307,6 +307,13 @@ def test_items_without_ratings_are_for_implicit_feedback(model, ratings, fit, sa
     assert len(said(*of, tmp_path / "none.csv")["items"]) == 3
 
 
+def test_an_item_and_a_file_of_one_name_are_told_apart(model, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "i1").write_text("")
+    assert "'i1' is an item of the model and a file" in said("recommend", model, "--new-user i1", refused=1)
+    assert len(said("recommend", model, "--device cpu --new-user i1=5 -k 2 --json")["items"]) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

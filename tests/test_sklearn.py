@@ -69,3 +69,8 @@ def test_strings_of_numpys_own_type_are_those_of_fit():
     made = RatingRegressor(ALS(2, device="cpu"), 3).fit(pairs, [5, 2, 4, 3])
     assert np.ptp(made.predict(pairs)) > 0
     assert np.array_equal(made.predict(pairs), made.predict(pairs.astype(object)))
+
+
+def test_masked_ratings_are_refused():
+    with pytest.raises(ValueError, match="y are masked"):
+        RatingRegressor(ALS(2, device="cpu"), 1).fit([["a", "x"], ["b", "y"]], np.ma.array([1, 999], mask=[0, 1]))

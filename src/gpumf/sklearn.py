@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from gpumf.ratings.checks import array_of
+
 try:
     from sklearn.base import BaseEstimator, RegressorMixin, clone
     from sklearn.utils.validation import check_is_fitted
@@ -53,7 +55,7 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError : X of another shape; otherwise as of `gpumf.models.Model.fit`
         """
-        self.model_ = clone(self.model).fit((*_columns(X), np.asarray(y)), self.epochs)
+        self.model_ = clone(self.model).fit((*_columns(X), array_of(y, "y")), self.epochs)
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -61,13 +61,13 @@ class Suggestion:
 
 
 def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "auto") -> Suggestion:
-    """Which of ALS and SGD reaches the same error faster on a training set of this shape, and in what time.
+    """Predict which of ALS and SGD reaches the same error faster on a training set of this shape, and in what time.
 
     The seconds of each solver are s = exp(w . (1, ln nnz, ln(n_users + n_items), ln factors)), with w fitted to the
-    recorded crossover between the two: training alone, without biases and with parameters searched for each set, to
-    an error half a percent above the best one that both reach. Nothing but the shape of the training set counts, and
-    nothing is measured here. After cumf, section 7, which leaves choosing the algorithm by dimensions and sparsity to
-    future work; see the page 'ALS or SGD' of the book.
+    recorded crossover between the two: training alone, without biases and with parameters searched for each data set,
+    to an error half a percent above the best one that both reach. Nothing but the shape of the training set counts,
+    and nothing is measured here. After cumf, section 7, which leaves choosing by dimensions and sparsity
+    to future work; see the page 'ALS or SGD' of the book.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
 
     Raises
     ------
-    TypeError : train is no set of ratings
+    TypeError : train is no `Ratings`
     ValueError : it is empty; factors or device are none of those above
     gpumf.backends.DeviceError : device='cuda' where there is none
 

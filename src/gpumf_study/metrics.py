@@ -9,7 +9,8 @@ by : of `growth`, the column with the time
 best : the column that names alternatives in `under` (of `ratio`: in `over`); the one with the lowest median is taken
 each : list of columns; the metric is taken in each of their groups that has both lots
 across : 'median', 'max' or 'min' of the groups, needed with `each`; of `exact`, 'max' or 'min' of the values
-times : of `median`, from how many times of one run each value was computed, as their products and ratios
+times : of `median`, from how many times of one run each value was computed, as their products and ratios. Where it
+    is another function of times, the name of a column with the sum of its squared elasticities, one for each time
 
 The value is computed of medians of all rows. The interval is Student's t with the repeats as units: rows of one
 repeat count as one, by their median. With one repeat alone the interval is unknown, which is one without ends. Ratios
@@ -122,6 +123,7 @@ def _half_of_logarithm(sides, select, level):
     """Half of the interval of a sum of logarithms of medians; of times, with the variance between runs."""
     errors = [_error(np.log(_lot(side, select["column"])[1])) for side in sides]
     times, between = select.get("times", int(is_time(select["column"]))), select.get("between", {})
+    times = max(side[times].median() for side in sides) if isinstance(times, str) else times
     if not (times and between):
         return _with_runs(errors, [], level)
     if not all("device" in side for side in sides):

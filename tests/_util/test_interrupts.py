@@ -6,8 +6,9 @@ from threading import Thread
 
 import pytest
 
+from gpumf import ALS, RBM, SGD
 from gpumf._util import interrupts
-from gpumf.ratings import columns
+from gpumf.ratings import Ratings, columns
 
 
 @pytest.fixture
@@ -55,3 +56,38 @@ def test_errors_made_of_interrupts_are_interrupts():
     for other in (ArgumentError("argument 1: TypeError: wrong type"), SystemError("bad call")):
         with pytest.raises(type(other), match=str(other)), interrupts.translated():
             raise other
+
+
+def of_an_interrupt(*_, **__):
+    """Raise what Numba makes of one while it converts an array: an error of an error of it."""
+    try:
+        raise SystemError("_numba_unpickle returned a result with an exception set") from KeyboardInterrupt()
+    except SystemError as error:
+        raise SystemError("CPUDispatcher returned a result with an exception set") from error
+
+
+RATINGS = Ratings([0, 1, 1], [0, 0, 1], [4, 3, 5], n_users=2, n_items=2)
+CALLS = {
+    "fit": lambda model: model.fit(RATINGS, 1),
+    "partial_fit": lambda model: model.partial_fit(RATINGS),
+    "predict": lambda model: model.predict(0, 0),
+    "score": lambda model: model.score(RATINGS),
+    "recommend": lambda model: model.recommend(0),
+    "recommend to a new user": lambda model: model.recommend(ratings={0: 5.0}),
+    "fold_in": lambda model: model.fold_in({0: 5.0}),
+    "similar_items": lambda model: model.similar_items(0),
+    "evaluate_ranking": lambda model: model.evaluate_ranking(RATINGS, seen=()),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("kind", [ALS, SGD, RBM])
+def test_an_interrupt_of_native_code_leaves_methods_as_one(kind, call, monkeypatch):
+    model = kind(2, device="cpu", seed=0).fit(RATINGS, 1)
+    before = model.predict(0, 0)
+    with monkeypatch.context() as patched:
+        for step in ("_check_fitted", "_initial"):
+            patched.setattr(kind, step, of_an_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            call(model)
+    assert model.predict(0, 0) == before

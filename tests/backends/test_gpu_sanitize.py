@@ -17,6 +17,7 @@ from gpu_sanitize import (
     folder,
     kinds,
     newest,
+    of_cublas,
     of_cupy,
     once,
     parts,
@@ -98,6 +99,16 @@ def test_races_of_cupy_are_told_from_ours():
     assert not any(map(of_cupy, findings(INVALID_WRITE)))
 
 
+def test_races_of_cublas_are_told_from_ours():
+    """Reports as compute-sanitizer 2026.4 writes them: of several accesses, without lines."""
+    product = "sm90_xmma_syr2k_l_f32f32_f32f32_f32_nt_n_tilesize128x128x8_stage3_execute_kernel__5x_cublas"
+    report = f"========= Error: Race reported between Write access at {product}+0x7f70\n"
+    read = f"=========     and Read access at {product}+0x6420 [4608 hazards]\n"
+    theirs, mixed = findings(report + 2 * read + report + read + read.replace(product, "cublas_like"))
+    assert of_cublas(theirs) and not of_cublas(mixed) and not of_cupy(theirs)
+    assert not any(map(of_cublas, findings(INVALID_WRITE)))
+
+
 def test_writes_behind_one_lane_are_told_from_others():
     """Reports as compute-sanitizer 2026.4 writes them of warpgroups.cu: only fetching warps arrive by one lane."""
     place = "fetch(Work &, Walk, int, const int *)::[lambda(int) (instance 1)]::operator ()(int) const+0x11d00"
@@ -143,6 +154,12 @@ def test_racecheck_has_more_parts_than_the_others():
     ]
     words = command("compute-sanitizer", "racecheck", "als", 36)
     assert words[words.index("--part") + 1] == "36/36"
+
+
+def test_racecheck_alone_pretends_that_the_gpu_is_small():
+    assert [tool for tool in TOOLS if "--multiprocessors" in command("compute-sanitizer", tool, "als")] == [
+        "racecheck"
+    ]
 
 
 def test_reports_that_differ_by_threads_and_addresses_alone_are_one():

@@ -176,7 +176,7 @@ def test_rows_are_the_same_in_parts(host, monkeypatch, solver, free, parts_of):
 def test_a_device_has_the_chain_of_the_cpu(launcher, monkeypatch, solver, digits, share):
     """Samples that stay on the device, and those that do not."""
     monkeypatch.setattr(bayesian, "_SHARE", share)
-    monkeypatch.setattr(bayesian, "_AT_A_TIME", 100)
+    monkeypatch.setattr(bayesian, "_AT_A_TIME", 3_000)  # several parts
     train, test = ragged_ratings(60, 90, 70, seed=1).split(0.2)
     ours = BayesianMF(5, samples=6, device=launcher.name, solver=solver).fit(train, 7, test)
     theirs = BayesianMF(5, samples=6, device="cpu").fit(train, 7, test)

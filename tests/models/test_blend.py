@@ -103,6 +103,22 @@ def test_weights_of_nothing_or_of_no_numbers_are_refused():
         Blend(Told(0), weights=[1]).recommend(0)
 
 
+@pytest.mark.parametrize("found", [np.ones((3, 1)), np.ones(1), [1.0, np.nan, 2.0]])
+def test_predictions_of_another_shape_or_not_finite_are_refused(found):
+    with pytest.raises(ValueError, match=r"Told.predict must give \(3,\) finite numbers"):
+        Blend(Told(found), weights=[1]).predict([0, 1, 2], 0)
+
+
+def test_a_blend_that_load_would_refuse_is_not_saved(tmp_path):
+    items, values, path = list("xyyzxz"), [1, 2, 3, 4, 5, 2], tmp_path / "blend.npz"
+    one, other = (ALS(2, device="cpu").fit((list(users), items, values), 1) for users in ("aabbcc", "ppqqrr"))
+    Blend(one, one, weights=[0.5, 0.5]).save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="other user_ids than each other"):
+        Blend(one, other, weights=[0.5, 0.5]).save(path)
+    assert path.read_bytes() == before
+
+
 def test_a_blend_tells_those_apart_whom_one_of_its_models_does(monkeypatch):
     alone = np.array([[True, True, False, False], [True, False, True, False]])
     monkeypatch.setattr(Blend, "_of_models", lambda self, name: [lambda of=of: of for of in alone])

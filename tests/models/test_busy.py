@@ -104,6 +104,13 @@ def test_other_models_and_copies_for_callbacks_are_free():
         other.fit(RATINGS, 1)
 
 
+def test_a_callback_cannot_change_parameters():
+    model = ALS(2, device="cpu")
+    with pytest.raises(RuntimeError, match="this ALS is being fitted"):
+        model.fit(RATINGS, 2, callbacks=[lambda told, row: model.set_params(factors=3)])
+    assert model.factors == 2 and model.set_params(factors=3).factors == 3
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_fit_that_ends_early_leaves_the_model_to_all(error):
     model = made(ALS).fit(RATINGS, 1)

@@ -55,6 +55,13 @@ def test_without_a_training_rating_the_mean_is_predicted(model, device):
     assert fitted.score(cold)["mae"] == pytest.approx(4 - train.mean, rel=1e-6)
 
 
+def test_what_is_not_finite_is_not_gone_on_from(sets):
+    fitted = ALS(2, device="cpu").fit(sets[0], 1)
+    fitted.item_factors[0, 0] = np.nan
+    with pytest.raises(ValueError, match="warm_start needs what was learned before"):
+        fitted.fit(sets[0], 1, warm_start=True)
+
+
 @pytest.mark.parametrize("model", [ALS, SGD, RBM])
 def test_stop_and_warm_start(model, sets):
     train, test = sets

@@ -388,3 +388,21 @@ def test_a_new_users_rating_beyond_the_range_is_one_error(sets):
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match="must be finite numbers"):
             model.recommend(ratings={0: 1e39}, ids=False)
+
+
+def test_masked_ratings_of_a_new_user_are_refused(sets):
+    model, masked = ImplicitALS(2, device="cpu").fit(sets[0], 1), np.ma.array([5.0, 1.0], mask=[True, False])
+    for given, what in (([0, 1], masked), "ratings"), ((masked.astype(int), [5.0, 1.0]), "items"):
+        for use in (
+            model.recommend,
+            model.fold_in,
+            lambda ratings, **ids: model.explain(None, 0, ratings=ratings, **ids),
+        ):
+            with pytest.raises(ValueError, match=f"the {what} are masked"):
+                use(ratings=given, ids=False)
+
+
+def test_a_user_and_ratings_are_not_both_explained(sets):
+    model = ImplicitALS(2, device="cpu").fit(sets[0], 1)
+    with pytest.raises(ValueError, match="not both"):
+        model.explain(0, 1, ratings={0: 5.0}, ids=False)

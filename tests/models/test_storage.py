@@ -3,11 +3,13 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gpumf
 from gpumf import ALS, RBM, Blend, ImplicitALS
 from gpumf.models import replacing
+from gpumf.models.times import Times
 
 
 def contents(path):
@@ -55,9 +57,28 @@ def test_numbers_that_load_refuses_are_not_saved(suffix, sets, tmp_path):
     model.save(path)
     before = path.read_bytes()
     model.item_factors[0, 0] = np.nan
-    with pytest.raises(ValueError, match="item_factors has numbers that are not finite, so that the model cannot"):
+    with pytest.raises(ValueError, match=r"cannot be saved.*item_factors has numbers that are not finite"):
         model.save(path)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("epoch", 10),
+        ("user_ids", np.array(["a", "a", "b"], object)),
+        ("history", pd.DataFrame({"seconds": [0.0], "epoch": [1], "rmse": [1.0], "mae": [1.0]})),
+        ("times", Times(train=-1.0)),
+    ],
+)
+def test_what_load_refuses_is_not_saved(name, wrong, tmp_path):
+    model, path = ALS(2, device="cpu").fit((list("abc"), list("xyx"), [1, 2, 3]), 1), tmp_path / "m.npz"
+    model.save(path)
+    before = path.read_bytes()
+    setattr(model, name, wrong)
+    with pytest.raises(ValueError, match="the model cannot be saved, as it could not be loaded"):
+        model.save(path)
+    assert path.read_bytes() == before
 
 
 def test_the_package_safetensors_reads_what_is_saved(sets, tmp_path):

@@ -1,7 +1,9 @@
 """Search: settings are scored as by a fit alone, losers are dropped, and nothing done is lost."""
 
 import json
+import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -180,6 +182,65 @@ def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path)
         search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "none" / "file")
 
 
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """A function that has another one called while the fourth setting trains; scores are written after each."""
+    fit = ALS.fit
+    monkeypatch.setattr(trials, "_SECONDS", 0)
+
+    def when(change):
+        fits = []
+
+        def fitted(self, *arguments, **named):
+            fits.append(self)
+            if len(fits) == 4:
+                change()
+            return fit(self, *arguments, **named)
+
+        monkeypatch.setattr(ALS, "fit", fitted)
+
+    return when
+
+
+def replaced(path):
+    path.unlink()
+    path.write_bytes(b"my notes")
+
+
+def made_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("change", [replaced, made_a_folder])
+def test_a_file_that_becomes_something_else_stays_and_so_do_the_scores(change, jobs, meanwhile, tmp_path):
+    path, arguments = tmp_path / "scores", (ALS(device="cpu"), {"factors": [1, 2, 3]}, RATINGS, 2)
+    options = {"folds": 2, "refit": False, "n_jobs": jobs}
+    meanwhile(lambda: change(path))
+    with pytest.raises(ValueError, match=f"resume: {path} has become another file") as error:
+        search(*arguments, resume=path, **options)
+    assert path.is_dir() if change is made_a_folder else path.read_bytes() == b"my notes"
+    (beside,) = set(tmp_path.iterdir()) - {path}
+    assert str(beside) in str(error.value) and 3 <= len(json.loads(beside.read_bytes())["scores"]) <= 6
+    assert same(search(*arguments, resume=beside, **options), search(*arguments, **options))
+
+
+def test_a_file_that_is_gone_or_cannot_be_replaced_is_no_other_one(meanwhile, tmp_path, monkeypatch):
+    path, arguments = tmp_path / "scores", (ALS(device="cpu"), {"factors": [1, 2, 3]}, RATINGS, 2)
+    meanwhile(path.unlink)
+    search(*arguments, folds=2, resume=path)
+    assert len(json.loads(path.read_bytes())["scores"]) == 6 and list(tmp_path.iterdir()) == [path]
+    path.unlink()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    meanwhile(lambda: monkeypatch.setattr("os.fsync", full))
+    with pytest.raises(OSError, match="No space left"):
+        search(*arguments, folds=2, resume=path)
+
+
 def test_draws_are_those_of_the_seed_and_come_once():
     drawn = {"factors": [1, 2, 3], "regularization": loguniform(0.01, 10)}
     found = [
@@ -200,6 +261,37 @@ def test_ids_and_given_pairs():
     one = search(ALS(device="cpu"), {"factors": [2]}, RATINGS, 2, folds=pairs)
     assert one.best_score == cross_validate(ALS(2, device="cpu"), pairs, 2).rmse[0] and one.results.folds[0] == 1
     assert one.best_model.user_factors.shape[0] == RATINGS.n_users and not one.best_model.ids
+
+
+def test_a_test_rating_that_is_not_finite_is_named():
+    test = Ratings([1, 0], [0, 1], [3, np.nan], RATINGS.n_users, RATINGS.n_items)
+    with pytest.raises(ValueError, match="validation: rating 1 is nan"):
+        search(ALS(2, device="cpu"), {"factors": [2]}, RATINGS, 1, folds=[(RATINGS, test)])
+
+
+def named(offset):
+    return replace(RATINGS, user_ids=np.arange(RATINGS.n_users)[::-1] + offset)
+
+
+@pytest.mark.parametrize("name", ["ALS", "BayesianMF", "RBM"])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (RATINGS, Ratings([0, 900], [0, 1], [3, 3], 901, RATINGS.n_items)),
+        (RATINGS, Ratings([0], [0], [3], 2, 2)),
+        (named(100), named(101)),
+        (RATINGS, RATINGS.select([])),
+    ],
+    ids=["more users", "fewer users", "other ids", "empty"],
+)
+def test_a_test_set_of_others_is_refused_as_by_fit(name, pair, tmp_path, monkeypatch):
+    model, grid, _ = SETTINGS[name]
+    with pytest.raises(ValueError) as of_fit:
+        type(model)(**model.get_params()).fit(pair[0], 1, validation=pair[1])
+    monkeypatch.setattr(type(model), "fit", None)
+    with pytest.raises(type(of_fit.value), match=re.escape(str(of_fit.value))):
+        search(model, grid, RATINGS, 1, folds=[RATINGS.split(), pair], resume=tmp_path / "scores")
+    assert not list(tmp_path.iterdir())
 
 
 def test_parameters_that_a_model_does_not_have():

@@ -103,14 +103,20 @@ def test_pairs_that_share_a_run_have_fewer_degrees_of_freedom(pairs):
 
 
 def test_the_spread_between_runs_has_that_of_run_spread(monkeypatch):
-    rng, recorded, before = np.random.default_rng(0), results.recorded, spread.between_runs()
+    rng, recorded = np.random.default_rng(0), results.recorded
+
+    def between(runs):
+        monkeypatch.setattr(
+            results, "recorded", lambda name, *of: runs if name == "run_spread" else recorded(name, *of)
+        )
+        return spread._of_results_in.__wrapped__(None)
+
+    before = between(None)
     effects = rng.normal(0, 0.2, (8, 1)) + rng.normal(0, 0.01, (8, 3)) + np.log([1.0, 20.0, 0.3])
     rows = [("cpu", "a", model, "solver", run, seconds) for run, of in enumerate(np.exp(effects))
             for model, seconds in zip("xyz", of, strict=True)]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["device", "data", "model", "solver", "repeat", "seconds"])
-    runs = dataclasses.replace(results.load("als_versions"), frame=frame)
-    monkeypatch.setattr(results, "recorded", lambda name, *of: runs if name == "run_spread" else recorded(name, *of))
-    found = spread._of_results_in.__wrapped__(None)
+    found = between(dataclasses.replace(results.load("als_versions"), frame=frame))
     own = effects.var(axis=0, ddof=1).mean()
     assert found["cuda"] == before["cuda"] and found["cpu"][1] == before["cpu"][1] + 7
     assert found["cpu"][0] == pytest.approx((before["cpu"][0] * before["cpu"][1] + 7 * own) / found["cpu"][1])
@@ -146,7 +152,8 @@ def test_the_spread_between_runs_is_measured():
     assert 0.001 < between["cuda"][0] ** 0.5 < 0.1 and 0.001 < between["cpu"][0] ** 0.5 < 0.3
     found = spread.table()
     on_gpus = found.pair[found.device == "cuda"].unique()
-    assert between["cuda"][1] == spread.freedom([spread.PAIRS[pair][:2] for pair in on_gpus])
+    of_pairs = spread.freedom([spread.PAIRS[pair][:2] for pair in on_gpus])
+    assert between["cuda"][1] == of_pairs + results.load("run_spread").frame.repeat.nunique() - 1
     row = claims.evaluate(*next((of, name) for name, of in CLAIMED if of.id == "cumf-fig-5-lu"))
     alone = next(of for _, of in CLAIMED if of.id == "cumf-fig-5-lu").estimate(results.load("als_versions").frame)
     assert row["value"] == alone.value and row["high"] - row["low"] > 2 * (alone.high - alone.low)
@@ -252,6 +259,8 @@ def test_a_median_of_ratios_of_times_has_their_spread_between_runs():
     assert [one.value for one in found] == [2.0] * 3 and wide[0] < wide[1] < wide[2]
     lots = {"column": "seconds", "over": {"who": "a"}, "under": {"who": "b"}}
     constant = pd.concat([frame, repeats(b=[1.0, 1.0, 1.0])])
+    of_column = estimate(frame.assign(x_times=4), "median", {"column": "seconds", "times": "x_times"}, between)
+    assert of_column == found[2]
     two = estimate(frame, "median", {"column": "seconds", "times": 2}, between)
     assert (two.low, two.high) == pytest.approx(
         [getattr(estimate(constant, "ratio", lots, between), end) for end in ("low", "high")]

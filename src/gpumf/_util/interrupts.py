@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from ctypes import ArgumentError
 from threading import current_thread, main_thread
 from typing import Any
@@ -31,12 +31,16 @@ def deferred() -> Iterator[None]:
             before(*came[0])
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+class translated(AbstractContextManager[None]):
     """Within it, raise KeyboardInterrupt for what ctypes and Numba make of one while they convert arguments."""
-    try:
-        yield
-    except (ArgumentError, SystemError) as error:
-        if isinstance(error.__cause__, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ArgumentError | SystemError) and _from_interrupt(error):
             raise KeyboardInterrupt from error
-        raise
+
+
+def _from_interrupt(error):
+    """Whether it, or what it was raised from, is or names KeyboardInterrupt: Numba makes several errors of one."""
+    while error and not isinstance(error, KeyboardInterrupt) and "KeyboardInterrupt" not in str(error):
+        error = error.__cause__
+    return error is not None

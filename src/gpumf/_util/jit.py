@@ -25,6 +25,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, Simpl
 import numpy as np
 
 from gpumf._util import paths, threads
+from gpumf._util.forks import in_children
 
 _KEPT = 8
 """Cache folders of a function that stay: several versions of the package may be in use side by side."""
@@ -280,6 +281,7 @@ def _counted():
                 _seal()
 
 
+@in_children
 def _after_fork():
     """A child process has none of its parent's threads; GNU's OpenMP ends one that goes on with them."""
     numba = sys.modules.get("numba")
@@ -290,8 +292,8 @@ def _after_fork():
             _STATE.parallel = False
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # a fork waits while Numba compiles: what it holds then nobody else can give back
+    os.register_at_fork(before=lambda: _STATE.lock.acquire(), after_in_parent=lambda: _STATE.lock.release())
 
 
 # Folders of the cache. Numba runs whatever machine code it finds there.

@@ -22,7 +22,9 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gpumf._util import interrupts
 from gpumf._util.busy import check_usable
+from gpumf._util.forks import in_children
 from gpumf._util.validation import integer
 
 P = ParamSpec("P")
@@ -53,6 +55,7 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
     """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept.
 
     RuntimeError where another thread has begun to fit the model meanwhile: what was read may be of two models.
+    KeyboardInterrupt leaves it as such, whatever native code made of it.
     """
 
     def run(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
@@ -66,7 +69,8 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
     @wraps(method)
     def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
         check_usable(self)
-        result = run(self, *arguments, **named)
+        with interrupts.translated():
+            result = run(self, *arguments, **named)
         if result is not self:  # which fits return
             check_usable(self)
         return result
@@ -78,7 +82,8 @@ class _Blas:
     """Threads of BLAS: as few as any method under way is to have, and after the last one those from before."""
 
     def __init__(self):
-        self._lock, self._limits, self._first = threading.Lock(), [], None
+        self._lock, self._first = threading.Lock(), None
+        self._limits = []  # (thread, its limit) of each method
         self._found = self._among = None
 
     def _limit(self, controller):
@@ -86,7 +91,7 @@ class _Blas:
         among = controller, len(sys.modules)
         if self._among != among:
             self._found, self._among = controller(), among
-        return self._found.limit(limits=min(self._limits), user_api="blas")
+        return self._found.limit(limits=min(limit for _, limit in self._limits), user_api="blas")
 
     @contextmanager
     def limited_to(self, threads):
@@ -95,23 +100,30 @@ class _Blas:
         except ImportError:
             yield
             return
+        limit = threading.get_ident(), threads
         with self._lock:
-            self._limits.append(threads)
+            self._limits.append(limit)
             limited = self._limit(ThreadpoolController)
             self._first = self._first or limited
         try:
             yield
         finally:
             with self._lock:
-                self._limits.remove(threads)
+                self._limits.remove(limit)
                 if self._limits:
                     self._limit(ThreadpoolController)
                 else:
                     self._first.restore_original_limits()
                     self._first = None
 
+    def forget_other_threads(self):
+        """In a process that was forked: the next method leaves BLAS as it was before theirs."""
+        self._lock = threading.Lock()
+        self._limits = [one for one in self._limits if one[0] == threading.get_ident()]
+
 
 _BLAS = _Blas()
+in_children(_BLAS.forget_other_threads)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:

@@ -6,9 +6,10 @@ NumPy; the rest of the package sees nothing else of it. 'cuda' is the GPU, 'emul
 place.
 """
 
-import os
 import sys
 from functools import cache
+
+from gpumf._util.forks import in_children
 
 
 class DeviceError(RuntimeError):
@@ -63,6 +64,7 @@ _FORKED: list[str] = []
 """Why CUDA is not available in a process that was forked from one that had asked for it."""
 
 
+@in_children
 def _after_fork():
     """A child process has no part in its parent's CUDA context, and can make none of its own."""
     if "cupy" in sys.modules and why_unavailable.cache_info().currsize and available():
@@ -71,10 +73,6 @@ def _after_fork():
         ]
         for known in (available, why_unavailable, device):
             known.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import cupyx
 import numpy as np
 
 from gpumf._util import paths, threads
+from gpumf._util.forks import cached_property
 from gpumf.backends import DeviceError, out_of_memory, sources, streaming
 from gpumf.backends.recording import Recorder
 from gpumf.backends.signature import Signature

@@ -15,7 +15,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf._util import threads
+from gpumf._util.forks import cached_property
 from gpumf.backends import DeviceError, blas, compile, sources
 from gpumf.backends.cpu.timing import seconds_of
 from gpumf.backends.recording import Recorder

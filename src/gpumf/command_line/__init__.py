@@ -19,8 +19,8 @@ Lists of items that users will like: gpumf fit RATINGS --model implicit -o m; gp
 Predictions of ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
 """
 _EPILOG = """Which model: implicit (ImplicitALS) ranks items, and is the one for recommendations. als (ALS) predicts
-ratings and needs no tuning; bayesian (BayesianMF) does so with less error in more time; sgd (SGD) has less memory and
-a learning rate to choose; rbm (RBM) makes different errors, which is useful in a blend. What predicts ratings best
+ratings and needs no tuning; bayesian (BayesianMF) does so with less error in more time; sgd (SGD) needs no tuning
+either, and more epochs; rbm (RBM) makes different errors, which is useful in a blend. What predicts ratings best
 does not make the best lists."""
 
 

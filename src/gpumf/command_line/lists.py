@@ -114,6 +114,10 @@ def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[
     known : ids of the model's items
     explicit : name of a model of explicit ratings, which needs each; for others an item without a rating counts 1
     """
+    if len(given) == 1 and os.path.isfile(given[0]) and given[0] in known.astype(str):
+        raise ValueError(
+            f"{brief(given[0])} is an item of the model and a file; give {given[0]}=RATING, or the file's path"
+        )
     if len(given) == 1 and os.path.isfile(given[0]):
         form = "lines ITEM,RATING" if explicit else "lines ITEM,RATING or ITEM"
         expected = f"--new-user takes CSV in UTF-8, {form}, with the header item,rating or without one"

@@ -290,8 +290,8 @@ class ALS(_LeastSquares, Factorization, Model):
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
-    solver : a name of `ALS.solvers()`; the fastest for the device by default. From 129 columns on, `tensor_core` runs
-        the kernel of `warpgroups` on a GPU of compute capability 9.0
+    solver : a name of `ALS.solvers()`; by default that expected to be the fastest for the device. From 129
+        columns on, `tensor_core` runs the kernel of `warpgroups` on a GPU of compute capability 9.0
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
@@ -304,7 +304,7 @@ class ALS(_LeastSquares, Factorization, Model):
         residual at which they end (cumf, section 4): its length for `cumf_cg` and `cumf_cg_fp16`, its length
         relative to the right side's for `tensor_core`, `warpgroups`, `cg` and `parallel_cg`. For these alone. By
         default 6 steps, as published, for cumf's kernels, 4 for `tensor_core` and `warpgroups`, with which more
-        change no error on the sets of the study, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
+        change no error on the study's data sets, and 3 for `cg` and `parallel_cg`, as in the package `implicit`.
     seed : int, None draws one, of the initial factors
 
     Raises
@@ -395,7 +395,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         Lists depend on w0 and on lambda_u more than on all else
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
-    solver : a name of `ImplicitALS.solvers()`; the fastest for the device by default
+    solver : a name of `ImplicitALS.solvers()`; by default that expected to be the fastest for the device
     device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU. For
         `preconditioned_cg`, too, by default 4 steps, and of preconditioned residuals, see
         `gpumf.solvers.als_preconditioned.PreconditionedCg`
@@ -655,6 +655,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         self._check_fitted()
         k, place = integer("k", k, 1), self._only(item, "item", ids)
         if ratings is not None:
+            if user is not None:
+                raise ValueError("give a user or ratings, not both; the user is None with ratings of a new one")
             rows, row = self._ratings_of_users(ratings, ids)[0].by_user, 0
         elif self._training is None:
             raise ValueError("the training set is not known here; pass ratings=")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from gpumf._util.threads import obeys_threads
-from gpumf._util.validation import flag, integer
+from gpumf._util.validation import brief, flag, integer
 from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
@@ -229,8 +229,9 @@ class Blend(Recommender, Identified):
         ['up']
         """
         self._check_fitted()
-        self._of_models("ids")
-        contents = [model._content(seen) for model in self.models]
+        self._of_models("ids")  # of models of gpumf alone
+        contents = [model._checked_content(seen) for model in self.models]
+        _ = self._shape, self.user_ids, self.item_ids  # of a blend that `load` makes they are each other's
         header = {
             "model": "Blend",
             "weights": np.asarray(self.weights).tolist(),
@@ -357,7 +358,12 @@ def _subclasses(kind):
 
 def _predicted(model, users, items):
     """Predictions for positions, of models and of anything else that predicts."""
-    return model.predict(users, items, ids=False) if isinstance(model, Model) else model.predict(users, items)
+    if isinstance(model, Model):
+        return model.predict(users, items, ids=False)
+    found, shape = np.asarray(model.predict(users, items)), np.broadcast_shapes(np.shape(users), np.shape(items))
+    if found.shape != shape or not np.isfinite(found).all():
+        raise ValueError(f"{type(model).__name__}.predict must give {shape} finite numbers, not {brief(found)}")
+    return found
 
 
 def convex_weights(predictions: ArrayLike, values: ArrayLike, metric: Metric = "rmse") -> np.ndarray:

@@ -314,7 +314,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
 
         Raises
         ------
-        TypeError : sets that are not `Ratings`
+        TypeError : data that are not `Ratings`
         ValueError : ratings that are not finite, an empty set, a validation set of another shape, epochs below 0, no
             validation set to keep the best by
         RuntimeError : another thread fits the model
@@ -334,7 +334,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         >>> model.fit(train, epochs=2, warm_start=True).history.epoch.tolist()[-2:]
         [5, 6]
         """
-        with self._as_before_if_it_fails(), interrupts.translated():
+        with self._as_before_if_it_fails():
             self._check_parameters()
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
@@ -617,6 +617,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         if rows:
             learned = self._whole(solver.arrays(), arrays)
             newest = finite.copies(learned), rows, None
+            if newest[0] is None:
+                raise ValueError("warm_start needs what was learned before, which has numbers that are not finite")
             if ending.keep == "best":
                 rmse, mae = errors(*learned)  # on this validation set
                 of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae}

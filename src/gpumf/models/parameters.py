@@ -8,7 +8,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any, Self
 
-from gpumf._util.busy import check_usable
+from gpumf._util.busy import check_idle, check_usable
 from gpumf.models.once import Once
 
 
@@ -140,7 +140,7 @@ class Parameters(metaclass=_Judging):
         Raises
         ------
         TypeError, ValueError : as of the constructor; the model then stays as it was
-        RuntimeError : another thread fits the model
+        RuntimeError : the model is being fitted, by another thread or by what calls this
 
         >>> from gpumf import ALS
         >>> ALS(32, device="cpu").set_params(factors=8, seed=1)
@@ -150,7 +150,7 @@ class Parameters(metaclass=_Judging):
             ...
         ValueError: seed must be an integer from 0 to 18446744073709551615, not -1
         """
-        check_usable(self)
+        check_idle(self)
         made = type(self)(**self._given | self._assigned() | parameters)
         vars(self).clear()
         vars(self).update(vars(made))

@@ -94,7 +94,7 @@ class RBM(Model):
     levels : K, int, 2 to 32; by default 3 with damped biases. Without, ratings are rounded to levels, equally spaced
         on the scale of the training set (without one, between its lowest and highest rating), by default the whole or
         half steps of the scale
-    solver : a name of `RBM.solvers()`; the fastest for the device by default
+    solver : a name of `RBM.solvers()`; by default that expected to be the fastest for the device
     weights : 'device', they stay where the kernel runs; 'transfer', solver `thesis` alone: they are moved there and
         back at every update (thesis, Figure 4.5), with the same result
     batches : 'device', their matrices are computed before the first epoch and stay where the kernel runs; 'transfer',

@@ -252,7 +252,10 @@ class Recommender(_Base):
         """(positions of items, ratings) of one user, arrays as they were given."""
         if isinstance(data, dict):
             data = list(data), list(data.values())
-        items, values = (np.atleast_1d(np.asarray(part)) for part in data)
+        items, values = (
+            np.atleast_1d(array_of(part, f"the {what}"))
+            for part, what in zip(data, ("items", "ratings"), strict=True)
+        )
         if len(items) != len(values):
             raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
         return self._positions(items, "item", ids), values

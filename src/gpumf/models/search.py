@@ -228,9 +228,10 @@ def search(
 
     Raises
     ------
-    TypeError : no model of gpumf, folds that are no pairs, parameters that the model does not have
-    ValueError : an argument out of range, no values to try, a file of something else, which stays as it is; all
-        settings diverged
+    TypeError : no model of gpumf, folds that are no pairs of Ratings, parameters that the model does not have
+    ValueError : an argument out of range, no values to try, a test set of other users or items than its training set,
+        a file of something else, which stays as it is, at the beginning or later, when a new file beside it gets the
+        scores; all settings diverged
 
     >>> import numpy as np
     >>> from gpumf import ALS, cross_validate, search
@@ -306,8 +307,7 @@ def search(
     fitted = None
     if best is not None and complete and refit:
         try:
-            with interrupts.translated():
-                fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
+            fitted = candidates[best].fit(known, reached[best]["epochs"] if every else epochs, ids=named)
         except KeyboardInterrupt:
             complete = False
     if not complete:

@@ -88,7 +88,8 @@ class SGD(Factorization, Model):
         of factors. Without effect on `esgd` and `cu2rec`, where they have initial factors of their own
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     schedule : how the learning rate changes from epoch to epoch, of `gpumf.solvers.schedules`
-    solver : a name of `SGD.solvers()`; by default the fastest for the device and the training set, see `choose`
+    solver : a name of `SGD.solvers()`; by default that expected to be the fastest for the device and the
+        training set, see `choose`
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all threads by default, see

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -108,15 +108,20 @@ def is_model(path: str | PathLike) -> bool:
     return False
 
 
-@contextmanager
-def damage_of(path: str | PathLike) -> Iterator[None]:
+def damage_of(path: str | PathLike) -> AbstractContextManager[None]:
     """Say of what goes wrong with a file's contents that the file is damaged (ValueError)."""
+    return told_as(f"{path} is damaged")
+
+
+@contextmanager
+def told_as(what: str) -> Iterator[None]:
+    """Raise ValueError, which begins with `what`, in the place of errors that contents of files lead to."""
     try:
         yield
     except DeviceError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"{path} is damaged: {error!r:.500}") from error
+        raise ValueError(f"{what}: {error!r:.500}") from error
 
 
 def check_arrays(
@@ -184,7 +189,14 @@ class Stored(_Base):
         >>> items.tolist()
         ['up']
         """
-        write(path, *self._content(seen))
+        write(path, *self._checked_content(seen))
+
+    def _checked_content(self, seen):
+        """`_content`, with which `load` finds nothing wrong: attributes may have been assigned."""
+        header, arrays = self._content(seen)
+        with told_as("the model cannot be saved, as it could not be loaded"):
+            self._of_content(json.loads(json.dumps(header)), dict(arrays), self.device)
+        return header, arrays
 
     def _content(self, seen=False):
         """(header, arrays) of a file."""
@@ -201,9 +213,6 @@ class Stored(_Base):
             "units": self._units,
         }
         learned = dict(zip(self._arrays, self._learned, strict=True))
-        for name, array in learned.items():
-            if not np.isfinite(array).all():  # changed in place, as `load` would find
-                raise ValueError(f"{name} has numbers that are not finite, so that the model cannot be saved")
         learned |= {"user_known": self._user_known, "item_counts": self._item_counts}
         learned |= packed_ids("user_ids", self.user_ids) | packed_ids("item_ids", self.item_ids)
         if flag("seen", seen):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +23,7 @@ from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.early_stopping import ERRORS, of_lists
 from gpumf.models.ranking import METRICS, Limits
 from gpumf.models.replacing import open_file, replacing
+from gpumf.ratings.convert import check_ids
 from gpumf.solvers.als_base import ALSHyperparameters
 from gpumf.solvers.als_dense import DenseSystems
 from gpumf.solvers.als_settings import full_share
@@ -76,7 +79,8 @@ class Trials:
 
     Raises
     ------
-    ValueError : memory that is not enough for one candidate; a file of something else
+    ValueError : a test set of other users or items than its training set, as of `fit`; memory that is not enough for
+        one candidate; a file of something else
     """
 
     def __init__(
@@ -96,11 +100,17 @@ class Trials:
         self._metrics = [f"{name}@{self._of_lists[1]}" for name in METRICS] if self._of_lists else list(ERRORS)
         self._lock, self._stopped = threading.Lock(), threading.Event()
         folds = list(folds)
+        for train, test in folds:
+            check_training(train, test)
+            check_ids(test, "validation", train.user_ids, train.item_ids)
         self.scores: dict[Trial, dict[str, float]] = {}
         self._path, self._written = None if path is None else path_of(path), time.monotonic()
         if self._path is not None:
             self._of = _digest(candidates, folds, metric, every)
-            self.scores = _read(self._path, self._of, self._metrics)
+            held = _held(self._path)
+            self._ours: tuple[bytes | None, ...] = (held,)  # what the file may hold that is ours to replace
+            if held is not None:
+                self.scores = _read(self._path, held, self._of, self._metrics)
         self.write()  # raises now where it cannot be written
         self._folds = [self._prepared(*fold) for fold in folds]
         largest = max((train for train, _ in self._folds), key=lambda train: train.nnz)
@@ -130,9 +140,8 @@ class Trials:
     def _prepared(self, train, test):
         """A fold where the solvers want it, with the orders that they take."""
         first = self.candidates[0]
-        check_training(train, None)
         train, test = (first._placed(ratings)._shared() for ratings in (train, test))
-        check_finite(train, None)
+        check_finite(train, test)
         for name in {side for one in self.candidates for side in one.solver_class.layout} & {"by_user", "by_item"}:
             getattr(train, name)
         _ = train.user_counts, train.item_counts, train.bounds
@@ -305,9 +314,20 @@ class Trials:
         return dict(zip(ERRORS, errors(*learned), strict=True))
 
     def write(self) -> None:
-        """Write the scores to the file, if there is one."""
+        """Write the scores to the file, if there is one.
+
+        Raises
+        ------
+        ValueError : the file has become something else, and stays as it is; the scores are in a new one beside it
+        """
         if self._path is None:
             return
+        given, held = self._path, b""
+        with suppress(OSError):  # no regular file, or not for this user to read
+            held = _held(given)
+        changed = held not in (None, *self._ours)
+        if changed:
+            self._path = given.with_name(f"{given.name}.{secrets.token_hex(4)}")
         columns = [*self._metrics, "seconds"]
         rows = [
             [*trial, *(None if np.isnan(found[name]) else found[name] for name in columns)]
@@ -315,9 +335,16 @@ class Trials:
         ]
         content = {"gpumf_search": _VERSION, "of": self._of, "columns": columns, "scores": rows}
         content["sha256"] = _sum(content)
+        made = json.dumps(content).encode()
+        self._ours = held, made  # of which an interrupt leaves either there
         with replacing(self._path) as file:
-            file.write(json.dumps(content).encode())
+            file.write(made)
         self._written = time.monotonic()
+        if changed:
+            raise ValueError(
+                f"resume: {given} has become another file during the search, and stays as it is; the scores so far "
+                f"are in {self._path}: pass that to go on"
+            )
 
 
 def _digest(candidates, folds, metric, every):
@@ -331,17 +358,23 @@ def _digest(candidates, folds, metric, every):
     return digest.hexdigest()
 
 
-def _read(path, of, metrics):
-    """The scores of a file; none where there is no file, and ValueError where it is of something else."""
+def _held(path):
+    """The bytes of a file, or None where there is no file."""
     try:
         with open_file(path) as file:
-            content = json.loads(file.read())
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _read(path, held, of, metrics):
+    """The scores in the bytes of a file; ValueError where they are of something else."""
+    try:
+        content = json.loads(held)
         if content.pop("sha256") != _sum(content):
             raise ValueError("its bytes are not those of their checksum")
         version, theirs, columns, rows = (content[name] for name in ("gpumf_search", "of", "columns", "scores"))
         scores = {Trial(*map(int, row[:3])): dict(zip(columns, map(_score, row[3:]), strict=True)) for row in rows}
-    except FileNotFoundError:
-        return {}
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the file of a search, or is damaged; name another one, or remove it"

@@ -11,6 +11,7 @@ Duplicates: TypeAlias = Literal["error", "mean", "last", "sum"]
 """What is done where a user has rated an item twice."""
 
 _LARGEST = int(np.finfo(np.float64).max)
+_LARGEST_RATING = float(np.finfo(np.float32).max)
 
 
 class DataError(ValueError):
@@ -100,13 +101,13 @@ def _pair(given):
 
 
 def check_scale(scale, source="read"):
-    """Raise DataError unless the scale is None or two finite numbers, the lowest and the highest rating."""
+    """Raise DataError unless the scale is None or two numbers of float32, the lowest and the highest rating."""
     numbers = int | float | np.integer | np.floating
     if scale is not None and not (
         _pair(scale)
         and isinstance(scale[0], numbers)
         and isinstance(scale[1], numbers)
-        and -np.inf < scale[0] <= scale[1] < np.inf
+        and -_LARGEST_RATING <= scale[0] <= scale[1] <= _LARGEST_RATING
     ):
         raise DataError(f"{source}: the scale must be (lowest, highest), not {brief(scale)}")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpumf._util.forks import cached_property
 from gpumf._util.jit import cached_njit
 from gpumf.ratings.checks import DataError, array_of
 from gpumf.ratings.damped import left_of_rows

@@ -1,12 +1,12 @@
 """Ratings on a device: put there once, as they are, and every order of them made there."""
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from gpumf._util.counter_rng import splitmix64
+from gpumf._util.forks import cached_property
 from gpumf._util.sorting import stable_order
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows, row_offsets

@@ -11,12 +11,12 @@ import sys
 import zipfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
 
 from gpumf._util import paths
+from gpumf._util.forks import cached_property
 from gpumf.ratings.checks import DataError
 
 _ZIP = b"PK"

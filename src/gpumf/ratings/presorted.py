@@ -1,10 +1,10 @@
 """Ratings that come in both orders: none is made again, and no column is stored twice."""
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from gpumf._util.forks import cached_property
 from gpumf.ratings.checks import DataError
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.device import DeviceRatings

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from gpumf._util.counter_rng import random_order, random_subset
+from gpumf._util.forks import cached_property, in_children
 from gpumf._util.sorting import stable_order
 from gpumf._util.validation import MAX_SEED, array, brief, integer, number
 from gpumf.backends.cpu import order as cpu_order
-from gpumf.ratings.checks import DataError, array_of, check_scale, checked, times_of
+from gpumf.ratings.checks import DataError, array_of, check_scale, checked, plain_ids, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
 from gpumf.ratings.damped import Damped, DeviceTable, Table, left_of_pairs
 
@@ -32,6 +32,13 @@ _COLUMNS_A_RATING = 32
 
 _MAKING = threading.RLock()
 """Of threads that share ratings, one makes a part of them while the others wait for it."""
+
+
+@in_children
+def _after_fork():
+    """Threads that are no more may have held it."""
+    global _MAKING
+    _MAKING = threading.RLock()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,8 +261,8 @@ class Ratings:
                 )
             if ids is None:
                 set_(self, f"{side}_ids", np.arange(count))
-            elif (found := len(ids) if hasattr(ids, "__len__") else 0) != count:
-                raise DataError(f"{self.name}: there are {found} {side}_ids, not {count}")
+            else:
+                set_(self, f"{side}_ids", _ids_of(ids, count, f"{side}_ids", self.name))
             set_(self, f"{side}s", inside(getattr(self, f"{side}s"), count, f"{self.name}: {side}s"))
         values = array_of(self.values, f"{self.name}: values")
         if values.dtype.kind not in "fiub":
@@ -546,6 +553,19 @@ def _held_out(test, nnz):
     if not 0 < n_test < nnz:
         raise ValueError(f"a test share of {test} leaves an empty set of {nnz} ratings")
     return n_test
+
+
+def _ids_of(ids, count, what, source):
+    """The ids of so many positions as an array; objects are strings, which a model looks at when it is saved."""
+    ids = np.asarray(ids)
+    if ids.shape != (count,):
+        found = f"there are {len(ids)} {what}" if ids.ndim == 1 else f"{what} have the shape {ids.shape}"
+        raise DataError(f"{source}: {found}, not {count}")
+    if ids.dtype.kind not in "iuOU":
+        ids, wrong = plain_ids(ids)
+        if wrong is not None:
+            raise DataError(f"{source}: {what} must be integers or strings, not {brief(ids[wrong])}")
+    return ids
 
 
 def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:

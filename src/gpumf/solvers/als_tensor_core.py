@@ -1,11 +1,11 @@
 """Launches kernels/als/tensor_core.cu, or warpgroups.cu, and, for rows with few ratings, short_rows.cu."""
 
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from gpumf import backends
+from gpumf._util.forks import cached_property
 from gpumf.backends import sources
 from gpumf.ratings.csr import CompressedRows
 from gpumf.solvers.als_base import SEGMENTS, ALSSolver, segments_on

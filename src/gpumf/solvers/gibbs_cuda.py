@@ -36,6 +36,8 @@ class _Rows(Direct, Cumf, ALSSolver):
     def __init__(self, problem, **options):
         super().__init__(problem, **options)
         self._every = {n: self._gram(n) for n in {len(self._p), len(self._q)}}
+        for side in self._every.values():
+            side.batches[0].matrices[...] = 0  # kernels leave out what is beyond the factors; all of it is copied
         self._of_items = self._device.empty(len(self._q), np.float64)
 
     def moments(self, factors):

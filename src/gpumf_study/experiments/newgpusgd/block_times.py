@@ -65,17 +65,22 @@ def slopes(frame):
     exponent : of the factors, in a power of them
     slope_over : the seconds a factor from the last but one number of factors on, over those up to there; 1 of a
         straight line, whatever a launch takes without factors
+    x_elasticities : by how many percent slope_over changes with each of its three times, if that changes by one:
+        the sum of squares. Differences of times vary more than times do
     """
-    by = ["x_side", "x_precision", "repeat"]
+    by = ["x_side", "x_precision", "device", "repeat"]
     medians = sweep.epoch_seconds(frame).groupby([*by, "factors"]).seconds.median().reset_index("factors")
     most = medians.groupby(level=by).factors.nunique()
     rows = []
     for key, run in medians.groupby(level=by):
         if most[key] == most.max():
             factors, seconds = run.factors.to_numpy(), run.seconds.to_numpy()
-            below, beyond = ((seconds[b] - seconds[a]) / (factors[b] - factors[a]) for a, b in ((0, -2), (-2, -1)))
-            rows.append((*key, np.polyfit(np.log(factors), np.log(seconds), 1)[0], beyond / below))
-    return pd.DataFrame(rows, columns=[*by, "exponent", "slope_over"])
+            steps = np.diff(seconds[[0, -2, -1]])
+            below, beyond = steps / np.diff(factors[[0, -2, -1]])
+            elasticities = seconds[[0, -2, -1]] * [1 / steps[0], (1 / steps).sum(), 1 / steps[1]]
+            exponent = np.polyfit(np.log(factors), np.log(seconds), 1)[0]
+            rows.append((*key, exponent, beyond / below, np.square(elasticities).sum()))
+    return pd.DataFrame(rows, columns=[*by, "exponent", "slope_over", "x_elasticities"])
 
 
 def summary(frame):
@@ -141,7 +146,8 @@ CLAIMS = [
                 f"newgpusgd-fig-11-{side}{end}", "newgpusgd", "Figure 11",
                 "Seconds a factor from 128 to 256 factors over those from 16 to 128, which are equal where time is "
                 f"linear in the factors, {side:,} blocks of a side, FP{bits}.", 1.0,
-                "median", {"column": "slope_over", "where": {"x_side": side, "x_precision": bits}},
+                "median",
+                {"column": "slope_over", "times": "x_elasticities", "where": {"x_side": side, "x_precision": bits}},
                 Criterion(0.5, 2.0), "synthetic", slopes,
             )
             for side in (64, 1024)

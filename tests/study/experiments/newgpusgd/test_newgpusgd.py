@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from gpumf.ratings import Ratings
 from gpumf_study import schema
@@ -39,7 +40,7 @@ def test_the_phases_are_those_that_the_text_counts():
 
 def of_block_times(seconds, repeats=2):
     """Trainings of two epochs each, of so many seconds an epoch by factors, as `block_times` stores them."""
-    labels = {"data": "x", "phase": "train", "x_side": 64, "x_precision": 32}
+    labels = {"data": "x", "phase": "train", "device": "cuda", "x_side": 64, "x_precision": 32}
     rows = [
         labels | {"repeat": repeat, "factors": factors, "epoch": epoch, "seconds": epoch * taken}
         for repeat in range(repeats) for factors, taken in seconds.items() for epoch in range(3)
@@ -54,6 +55,16 @@ def test_a_straight_line_has_one_slope_whatever_it_starts_from():
     assert np.allclose(block_times.slopes(of_block_times(proportional))[["slope_over", "exponent"]], 1)
     bent = block_times.slopes(of_block_times(line | {16: 7 + 0.8}))
     assert np.allclose(bent.slope_over, 0.2) and bent.repeat.tolist() == [0, 1]
+
+
+def test_a_slope_varies_with_its_times():
+    seconds, off = {2: 1.0, 4: 2.0, 8: 3.0, 16: 4.5}, 1e-6
+    found = block_times.slopes(of_block_times(seconds)).iloc[0]
+    moved = [
+        block_times.slopes(of_block_times(seconds | {f: seconds[f] * (1 + off)})).slope_over[0] for f in (2, 8, 16)
+    ]
+    expected = sum((np.log(of / found.slope_over) / off) ** 2 for of in moved)
+    assert found.x_elasticities == pytest.approx(expected, rel=1e-4)
 
 
 def test_sides_with_fewer_numbers_of_factors_have_no_slope():
