@@ -1,6 +1,7 @@
 """The best items of users, and how many of them are test items: where the factors are, or on the CPU."""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,12 +13,14 @@ from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.solvers.base import COLUMNS, shape_of
 
-SOURCE = "metrics/ranking.cu"
+SOURCE, SCREENED = "metrics/ranking.cu", "metrics/screened.cu"
 sources.declare(SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
+sources.declare(SCREENED, FACTORS=range(1, 257), WARPS=[8, 4])
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MAX_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
+_SCREENED_USERS = 64  # at a time, for each multiprocessor, from which screening pays
 _MAX_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
 _NATIVE_BATCH, _MAX_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 
@@ -296,12 +299,15 @@ class LaunchedRanking(InBatches):
         there = items >= 0
         return items[there].astype(np.int64), scores[there]
 
-    def _lists(self, blocks, block, users, k, shared, parts=1, **more):
-        """Launch it: (items, scores) of these users, on the device, for one part of the items after another."""
+    def _lists(self, blocks, block, users, k, shared, parts=1, kernel=None, **more):
+        """Launch it: (items, scores) of these users, on the device, for one part of the items after another.
+
+        kernel : another one with these parameters
+        """
         n = len(users)
         items, scores = (self._device.empty((parts * n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        self._kernels[0](blocks, block, **lists, **self._given, **more, shared=shared)
+        (kernel or self._kernels[0])(blocks, block, **lists, **self._given, **more, shared=shared)
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
@@ -314,10 +320,35 @@ class LaunchedRanking(InBatches):
         return result
 
 
+class ScreenedItems:
+    """Item factors as kernels/metrics/screened.cu takes them, on a device.
+
+    records : uint16 (n_items rounded up to whole tiles, ..), in half precision, by descending norm
+    rows : float32 (n_items, ..), padded with zeros
+    """
+
+    def __init__(self, item_factors, device, defines):
+        self.shape = shape = shape_of(device, SCREENED, **defines)
+        self.kernel = device.kernel(SCREENED, "top_items_screened", **defines)
+        n_items = len(item_factors)
+        width = -(-n_items // shape.tile) * shape.tile
+        inverses = device.empty(n_items, np.float32)
+        given = {"factors": device.array(item_factors), "n_items": n_items, "inverses": inverses}
+        device.kernel(SCREENED, "inverse_norms", **defines)(-(-n_items // 256), 256, **given)
+        keys = device.to_numpy(inverses)
+        keys[np.isnan(keys)] = 0  # of rows that are not screened, which come first
+        given |= {"order": device.array(np.argsort(keys, kind="stable").astype(np.int32)), "width": width}
+        self.records = device.empty((width, shape.record), np.uint16)
+        self.rows = device.empty((n_items, shape.padded), np.float32)
+        arrange = device.kernel(SCREENED, "arrange_items", **defines)
+        arrange(-(-self.records.size // 256), 256, **given, records=self.records, rows=self.rows)
+
+
 class ItemColumns:
-    """Item factors as the kernel takes them, on a device: transposed, and padded with zeros."""
+    """Item factors as the kernels take them, on a device: transposed, and padded with zeros; on demand, screened."""
 
     def __init__(self, item_factors, device):
+        self._factors, self._device = item_factors, device
         n_items, factors = item_factors.shape
         # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
         for warps in (4, 2):
@@ -336,9 +367,25 @@ class ItemColumns:
         """Bytes of shared memory of a block with lists of k items."""
         return self.shape.work_bytes + self.shape.users * k * self.shape.entry_bytes
 
+    def screened(self, n_users):
+        """`ScreenedItems` of them if lists of so many users at a time are made faster by these, else None."""
+        return self._screened if n_users >= _SCREENED_USERS * self._device.facts["multiprocessors"] else None
+
+    @cached_property
+    def _screened(self):
+        device, factors = self._device, self._factors.shape[1]
+        facts = {"compute_capability": "8.0"} | device.facts  # which the emulator does not have
+        if factors > 256 or float(facts["compute_capability"]) < 8:
+            return None
+        for warps in (8, 4):
+            defines = {"FACTORS": factors, "WARPS": warps}
+            if shape_of(device, SCREENED, **defines).work_bytes <= facts["shared_bytes_per_block"]:
+                return ScreenedItems(self._factors, device, defines)
+        return None
+
 
 class KernelRanking(LaunchedRanking):
-    """By inner products of the factors, a tile of items at a time.
+    """By inner products of the factors, a tile of items at a time; of many users, of screened items: the same bits.
 
     item_factors : as of `InBatches`, or `ItemColumns` of them
     keep : function that is given the users' factors on the device once they are all there, of NumPy arrays. They are
@@ -353,7 +400,6 @@ class KernelRanking(LaunchedRanking):
         self._items = items = item_factors if there else ItemColumns(item_factors, device)
         super().__init__(device, "top_items", items.defines, candidates, seen, len(user_factors))
         self._merge = device.kernel(SOURCE, "merge_lists", **items.defines)
-        self._given |= {"n_tiles": items.n_tiles, "item_columns": items.columns}
         self._keep, self._n_users = keep, len(user_factors)
         if keep is None or self._n_users <= self._batch:
             self._here, self._given["user_factors"] = self._n_users, device.array(user_factors)
@@ -383,13 +429,18 @@ class KernelRanking(LaunchedRanking):
         return super().list_of(user, k)
 
     def _top_items(self, users, k):
+        if screened := self._items.screened(len(users)):
+            shape, kernel = screened.shape, screened.kernel
+            blocks, given = -(-len(users) // shape.users), {"item_records": screened.records, "item_rows": screened.rows}
+            return self._lists(blocks, shape.block, users, k, shape.work_bytes, kernel=kernel, **given)
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
         blocks = -(-len(users) // shape.users)
         # Of few users, parts of the items: two blocks a multiprocessor.
         parts = max(min(items.n_tiles, 2 * self._device.facts["multiprocessors"] // max(blocks, 1)), 1)
         part_tiles = -(-items.n_tiles // parts)
         parts = -(-items.n_tiles // part_tiles)
-        found = self._lists((blocks, parts), shape.block, users, k, shared, parts, part_tiles=part_tiles)
+        given = {"n_tiles": items.n_tiles, "part_tiles": part_tiles, "item_columns": items.columns}
+        found = self._lists((blocks, parts), shape.block, users, k, shared, parts, **given)
         if parts == 1:
             return found
         lists = dict(zip(("part_items", "part_scores"), found, strict=True)) | {"parts": parts, "n_users": len(users)}
