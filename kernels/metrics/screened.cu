@@ -41,9 +41,10 @@ constexpr int STEPS = (FACTORS + 15) / 16, HALVES = 16 * STEPS;  // products in 
 constexpr int PADDED = (FACTORS + 7) / 8 * 8;                    // factors of a row in FP32, as in ranking.cu
 constexpr int USERS_PER_WARP = 32, USERS = WARPS * USERS_PER_WARP, THREADS = 32 * WARPS;
 constexpr int BLOCKS = (HALVES <= 128 ? 16 : 8) / WARPS;  // of a multiprocessor, which bounds the registers
-constexpr int TILE = 32, AT_A_TIME = 16;                  // items
-constexpr int PENDING = 31 + AT_A_TIME;                   // items of a user that passed
-constexpr int CHUNK = 32;                                 // factors of 32 items in shared memory at a time
+constexpr int TILE = 16, STAGES = 4;                      // items, and tiles in shared memory
+constexpr int FULL = 32, ENOUGH = 16;                     // items pending of a user: all users with enough are ranked
+constexpr int PENDING = FULL - 1 + TILE;                  // once one is full; no more than these then
+constexpr int CHUNK = HALVES <= 128 ? 32 : 64;            // factors of 32 items in shared memory at a time
 constexpr unsigned NONE = 0xffffffffu;                    // above every item; an entry without an item is it too
 
 struct __align__(16) Item {  // rows start in different banks
@@ -52,6 +53,9 @@ struct __align__(16) Item {  // rows start in different banks
     int item;       // -1 in the last tile where there is none
     int unused[2];
 };
+
+enum State { DONE = 1, IS_FULL = 2 };  // of a warp: needs no more items; has a user that is full
+
 
 struct __align__(16) Warp {
     float items[32][CHUNK + 4];
@@ -65,9 +69,9 @@ struct __align__(16) Warp {
 
 // Dynamic shared memory of a block.
 struct __align__(16) Work {
-    Item tiles[2][TILE];
+    Item tiles[STAGES][TILE];
     Warp warps[WARPS];
-    unsigned char finished[2][WARPS];
+    unsigned char states[2][WARPS];
 };
 
 // The inverse of a norm, from its square: infinity of zero, NaN where the row is not screened.
@@ -76,16 +80,12 @@ __device__ inline float inverse_norm(double square) {
     return square >= 0x1p-120 && square <= 0x1p120 ? (float)(1.0 / sqrt(square)) : not_a_score();
 }
 
-__device__ inline bool is_screened(float inverse) { return inverse <= 0x1p61f; }
-
-// A factor of a row whose norm has this inverse, as the tensor cores take it.
-__device__ inline half_bits normalized(float factor, float inverse) {
-    return is_screened(inverse) ? to_half(factor * inverse) : 0;
-}
+// What a row is multiplied by for the tensor cores, from the inverse of its norm.
+__device__ inline float scale_of(float inverse) { return inverse <= 0x1p61f ? inverse : 0.0f; }
 
 // Whether a is before b: the larger score, of equal ones the lower position.
 __device__ inline bool before(const Entry& a, const Entry& b) {
-    return a.score > b.score || (a.score == b.score && (unsigned)a.item < (unsigned)b.item);
+    return (a.score > b.score) | ((a.score == b.score) & ((unsigned)a.item < (unsigned)b.item));
 }
 
 // The better or the worse of a lane's entry and that of the lane at this distance.
@@ -135,36 +135,59 @@ __device__ inline void merge(Entry found, int k, int* items, float* scores, Entr
     __syncwarp();
 }
 
-// A lane's score of its item by the user's row in `warp.user`, of `here` lanes with an item. Sums in the order of top_items.
-__device__ inline float score_of(Warp& warp, int item, int here, const float* __restrict__ item_rows) {
+// As `contains`, of each lane's value: it reads 32 places at once, and then between two of them.
+__device__ inline bool lane_contains(const int* sorted, long long begin, long long end, int value) {
+    const long long step = (end - begin + 31) / 32, at = begin + threadIdx.x % 32 * step;
+    const int first = at < end ? sorted[at] : 0x7fffffff;
+    int part = 0;
+#pragma unroll
+    for (int parts = 16; parts > 0; parts /= 2)
+        if (__shfl_sync(WARP, first, part + parts) <= value) part += parts;
+    begin += part * step;
+    return contains(sorted, begin, min(end, begin + step), value);
+}
+
+// A lane's score of its item, -1 for none, by a user's row, in the order of top_items. What `is_open` refuses is lost;
+// it is asked while factors are on their way.
+template <class IsOpen>
+__device__ inline Entry scored(Warp& warp, int item, const float* user_row, const float* __restrict__ item_rows,
+                               IsOpen is_open) {
+    constexpr int LANES = CHUNK / 4;  // of a row
     const int lane = threadIdx.x % 32;
-    float sum = 0.0f;
-    for (int first = 0; first < PADDED; first += CHUNK) {
-        const int width = min(CHUNK, PADDED - first);
-        __syncwarp();
+    auto copy = [&](int first) {
 #pragma unroll 4
-        for (int j = 0; j < CHUNK / 4; ++j) {  // eight lanes a row
-            const int row = 4 * j + lane / 8, column = lane % 8 * 4;
+        for (int j = 0; j < LANES; ++j) {
+            const int row = 32 / LANES * j + lane / LANES, column = lane % LANES * 4;
             const int of_row = __shfl_sync(WARP, item, row);
-            if (row < here && column < width)
+            if (of_row >= 0 && first + column < PADDED)
                 copy_async_bypassing_l1(&warp.items[row][column],
                                         item_rows + of_row * (long long)PADDED + first + column);
         }
         copy_commit();
+    };
+    for (int f = lane; f < FACTORS; f += 32) copy_async<4>(&warp.user[f], user_row + f);
+    copy(0);
+    if (!is_open(item)) item = -1;
+    float sum = 0.0f;
+    for (int first = 0; first < PADDED; first += CHUNK) {
+        if (first > 0) copy(first);
         copy_wait<0>();
         __syncwarp();
-        if (lane >= here) continue;
+        if (item >= 0) {
 #pragma unroll 4
-        for (int f = 0; f < width; f += 4) {
-            const float4 p = *reinterpret_cast<const float4*>(&warp.user[first + f]);
-            const float4 q = *reinterpret_cast<const float4*>(&warp.items[lane][f]);
-            sum += p.x * q.x;
-            sum += p.y * q.y;
-            sum += p.z * q.z;
-            sum += p.w * q.w;
+            for (int f = 0; f < min(CHUNK, PADDED - first); f += 4) {
+                const float4 p = *reinterpret_cast<const float4*>(&warp.user[first + f]);
+                const float4 q = *reinterpret_cast<const float4*>(&warp.items[lane][f]);
+                sum += p.x * q.x;
+                sum += p.y * q.y;
+                sum += p.z * q.z;
+                sum += p.w * q.w;
+            }
         }
+        __syncwarp();
     }
-    return sum;
+    if (item >= 0 && sum > lowest()) return {sum, item};  // NaN never is
+    return {lowest(), -1};
 }
 
 // item_records: (n_items rounded up to whole tiles, HALVES + 8), as arrange_items writes them. item_rows: (n_items, PADDED).
@@ -186,13 +209,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int n_tiles = (n_items + TILE - 1) / TILE;
 
     auto copy = [&](int tile) {
-        const half_bits* const from = item_records + tile * (long long)(sizeof(work.tiles[0]) / sizeof(half_bits));
-        half_bits* const to = reinterpret_cast<half_bits*>(work.tiles[tile % 2]);
-        for (int t = threadIdx.x * 8; t < (int)(sizeof(work.tiles[0]) / sizeof(half_bits)); t += THREADS * 8)
-            copy_async_bypassing_l1(to + t, from + t);
+        constexpr int HERE = sizeof(work.tiles[0]) / sizeof(half_bits);
+        half_bits* const to = reinterpret_cast<half_bits*>(work.tiles[tile % STAGES]);
+#pragma unroll 1
+        for (int t = threadIdx.x * 8; tile < n_tiles && t < HERE; t += THREADS * 8)
+            copy_async_bypassing_l1(to + t, item_records + tile * (long long)HERE + t);
         copy_commit();
     };
-    copy(0);
+    for (int tile = 0; tile < STAGES - 1; ++tile) copy(tile);
     for (int j = lane; j < n_mine * k; j += 32) items[j] = -1, scores[j] = not_a_score();
 
     // Of the operand's rows a lane has lane / 4 + 8 r. Those behind the last user reject all items.
@@ -201,28 +225,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
         const int user = lane / 4 + 8 * r;
-        const float* const from = user_factors + (user < n_mine ? users[first_user + user] * (long long)FACTORS : 0);
+        const bool valid = user < n_mine;
+        const float* const from = user_factors + (valid ? users[first_user + user] * (long long)FACTORS : 0);
         double square = 0.0;
-        for (int f = lane % 4; user < n_mine && f < FACTORS; f += 4) square += (double)from[f] * from[f];
+#pragma unroll 4
+        for (int f = lane % 4; f < FACTORS; f += 4) square += (double)from[f] * from[f];
         square += __shfl_xor_sync(WARP, square, 1);
         square += __shfl_xor_sync(WARP, square, 2);
-        const float inverse = inverse_norm(square);
+        const float inverse = inverse_norm(square), scale = valid ? scale_of(inverse) : 0.0f;
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step)
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                unsigned pair = 0;
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const int factor = 16 * step + 8 * h + lane % 4 * 2 + j;
-                    if (user < n_mine && factor < FACTORS)
-                        pair |= (unsigned)normalized(from[factor], inverse) << 16 * j;
-                }
-                rows[step][r / 2][r % 2 + 2 * h] = pair;
-            }
-        thresholds[r] = user < n_mine ? lowest() * inverse : -lowest();
+        for (int t = 0; t < 4 * STEPS; ++t) {
+            const int step = t / 4, h = t / 2 % 2, factor = 16 * step + 8 * h + lane % 4 * 2 + t % 2;
+            const half_bits half = to_half(from[min(factor, FACTORS - 1)] * (factor < FACTORS ? scale : 0.0f));
+            unsigned& pair = rows[step][r / 2][r % 2 + 2 * h];
+            pair = t % 2 ? pair | (unsigned)half << 16 : half;
+        }
+        thresholds[r] = valid ? lowest() * inverse : -lowest();
         if (lane % 4 == 0) warp.inverses[user] = inverse, warp.thresholds[user] = thresholds[r];
     }
+    for (int f = FACTORS + lane; f < PADDED; f += 32) warp.user[f] = 0.0f;
     warp.counts[lane] = 0;
     warp.below[lane] = lane < n_mine ? NONE : 0;
     __syncwarp();
@@ -230,13 +251,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     // Scores what is pending of a user, the last 32, by all lanes.
     auto rank = [&](int user) {
         const int pending = warp.counts[user], here = min(pending, 32);
+        const int item = lane < here ? warp.pending[user][pending - here + lane] : -1;
         const long long row = users[first_user + user];
-        for (int f = lane; f < PADDED; f += 32) warp.user[f] = f < FACTORS ? user_factors[row * FACTORS + f] : 0.0f;
-        const int item = lane < here ? warp.pending[user][pending - here + lane] : 0;
-        const bool open = lane < here && candidates[item] &&
-                          !contains(seen_items, seen_indptr[row], seen_indptr[row + 1], item);
-        const float score = score_of(warp, item, here, item_rows);
-        const Entry found = open && score > lowest() ? Entry{score, item} : Entry{lowest(), -1};  // NaN never is
+        const Entry found = scored(warp, item, user_factors + row * FACTORS, item_rows, [&](int one) {
+            const bool seen = lane_contains(seen_items, seen_indptr[row], seen_indptr[row + 1], one);
+            return one >= 0 && candidates[one] && !seen;
+        });
         int* const to_items = items + user * k;
         float* const to_scores = scores + user * k;
         k <= 32 ? merge<1>(found, k, to_items, to_scores, warp.last) : merge<4>(found, k, to_items, to_scores, warp.last);
@@ -250,61 +270,63 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         __syncwarp();
     };
 
-    bool done = n_mine == 0;
-    for (int tile = 0; tile < n_tiles; ++tile) {
-        if (lane == 0) work.finished[tile % 2][number] = done;
-        copy_wait<0>();
+    bool full = false, done = n_mine == 0;
+    for (int tile = 0;; ++tile) {
+        if (lane == 0) work.states[tile % 2][number] = (done ? DONE : 0) | (full ? IS_FULL : 0);
+        copy_wait<STAGES - 2>();
         __syncthreads();
-        if (__all_sync(WARP, work.finished[tile % 2][lane % WARPS])) break;
-        if (tile + 1 < n_tiles) copy(tile + 1);
-        const Item(&tile_items)[TILE] = work.tiles[tile % 2];
+        const int state = work.states[tile % 2][lane % WARPS];
+        const bool ends = tile == n_tiles || __all_sync(WARP, state & DONE);
+        // All warps rank at the same time, as they wait for each other at the next tile.
+        if (ends || __any_sync(WARP, state & IS_FULL)) {
+            const int least = ends ? 1 : ENOUGH;
+            for (unsigned some; (some = __ballot_sync(WARP, warp.counts[lane] >= least));) rank(__ffs(some) - 1);
+            if (ends) break;
+            full = false;
+#pragma unroll
+            for (int r = 0; r < 4; ++r) thresholds[r] = warp.thresholds[lane / 4 + 8 * r];
+        }
+        copy(tile + STAGES - 1);
+        const Item(&tile_items)[TILE] = work.tiles[tile % STAGES];
         bool none = true;
 #pragma unroll
         for (int r = 0; r < 4; ++r) none &= thresholds[r] * tile_items[0].inverse - MARGIN > 1.01f;
         done = done || __all_sync(WARP, none);
         if (done) continue;
-        for (int first = 0; first < TILE; first += AT_A_TIME) {
-            float sums[2][2][4] = {};  // of halves of users and of items
-            const Item* const right = &tile_items[first + lane % 16];
+
+        float sums[2][2][4] = {};  // of halves of users and of items
 #pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                unsigned b[4];
-                load_matrix(b, right->factors + 16 * step + lane / 16 * 8);
+        for (int step = 0; step < STEPS; ++step) {
+            unsigned b[4];
+            load_matrix(b, tile_items[lane % 16].factors + 16 * step + lane / 16 * 8);
 #pragma unroll
-                for (int m = 0; m < 2; ++m)
+            for (int m = 0; m < 2; ++m)
 #pragma unroll
-                    for (int n = 0; n < 2; ++n) multiply_add(sums[m][n], rows[step][m], b[n], b[n + 2]);
-            }
-            const Item* const mine = &tile_items[first + lane % 4 * 2];
-            unsigned passing = 0;  // bit 8 m + 4 n + c: of sums[m][n][c]
-#pragma unroll
-            for (int n = 0; n < 2; ++n)
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const float inverse = mine[8 * n + j].inverse;
-#pragma unroll
-                    for (int r = 0; r < 4; ++r) {
-                        const int c = r % 2 * 2 + j;
-                        const bool less = sums[r / 2][n][c] < thresholds[r] * inverse - MARGIN;
-                        passing |= (unsigned)!less << (8 * (r / 2) + 4 * n + c);  // NaN passes
-                    }
-                }
-            if (!__any_sync(WARP, passing)) continue;
-            for (; passing; passing &= passing - 1) {
-                const int bit = __ffs(passing) - 1, user = bit / 8 * 16 + bit % 4 / 2 * 8 + lane / 4;
-                const int item = mine[bit / 4 % 2 * 8 + bit % 2].item;
-                if ((unsigned)item < warp.below[user]) warp.pending[user][atomicAdd(&warp.counts[user], 1)] = item;
-            }
-            __syncwarp();
-            unsigned full = __ballot_sync(WARP, warp.counts[lane] >= 32);
-            if (!full) continue;
-            for (; full; full &= full - 1) rank(__ffs(full) - 1);
-#pragma unroll
-            for (int r = 0; r < 4; ++r) thresholds[r] = warp.thresholds[lane / 4 + 8 * r];
+                for (int n = 0; n < 2; ++n) multiply_add(sums[m][n], rows[step][m], b[n], b[n + 2]);
         }
+        const Item* const mine = &tile_items[lane % 4 * 2];
+        unsigned passing = 0;  // bit 8 m + 4 n + c: of sums[m][n][c]
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const float inverse = mine[8 * n + j].inverse;
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const int c = r % 2 * 2 + j;
+                    const bool less = sums[r / 2][n][c] < thresholds[r] * inverse - MARGIN;
+                    passing |= (unsigned)!less << (8 * (r / 2) + 4 * n + c);  // NaN passes
+                }
+            }
+        if (!__any_sync(WARP, passing)) continue;
+        for (; passing; passing &= passing - 1) {
+            const int bit = __ffs(passing) - 1, user = bit / 8 * 16 + bit % 4 / 2 * 8 + lane / 4;
+            const int item = mine[bit / 4 % 2 * 8 + bit % 2].item;
+            if ((unsigned)item < warp.below[user]) warp.pending[user][atomicAdd(&warp.counts[user], 1)] = item;
+        }
+        __syncwarp();
+        full = __any_sync(WARP, warp.counts[lane] >= FULL);
     }
-    unsigned some = __ballot_sync(WARP, warp.counts[lane] > 0);
-    for (; some; some &= some - 1) rank(__ffs(some) - 1);
 }
 
 // inverses: of the norms of items' rows, for top_items_screened. Grid and block: a thread an item.
@@ -331,7 +353,7 @@ extern "C" __global__ void arrange_items(const float* __restrict__ factors, int 
     const int item = place < n_items ? order[place] : -1;
     const float inverse = item < 0 ? 1.0f : inverses[item];
     const float factor = item >= 0 && column < FACTORS ? factors[item * (long long)FACTORS + column] : 0.0f;
-    if (column < HALVES) record.factors[column] = normalized(factor, inverse);
+    if (column < HALVES) record.factors[column] = to_half(factor * scale_of(inverse));
     if (column == HALVES) record.inverse = inverse, record.item = item;
     if (column == HALVES + 1) record.unused[0] = record.unused[1] = 0;
     if (item >= 0 && column < PADDED) rows[item * (long long)PADDED + column] = factor;
