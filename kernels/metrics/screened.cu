@@ -288,21 +288,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
         copy(tile + STAGES - 1);
         const Item(&tile_items)[TILE] = work.tiles[tile % STAGES];
-        bool none = true;
+        if (!done && tile % 8 == 0) {
+            bool none = true;
 #pragma unroll
-        for (int r = 0; r < 4; ++r) none &= thresholds[r] * tile_items[0].inverse - MARGIN > 1.01f;
-        done = done || __all_sync(WARP, none);
+            for (int r = 0; r < 4; ++r) none &= thresholds[r] * tile_items[0].inverse - MARGIN > 1.01f;
+            done = __all_sync(WARP, none);
+        }
         if (done) continue;
 
         float sums[2][2][4] = {};  // of halves of users and of items
+        const half_bits* const right = tile_items[lane / 16 * 8 + lane % 8].factors + lane / 8 % 2 * 8;
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
             unsigned b[4];
-            load_matrix(b, tile_items[lane % 16].factors + 16 * step + lane / 16 * 8);
+            load_matrix(b, right + 16 * step);
 #pragma unroll
             for (int m = 0; m < 2; ++m)
 #pragma unroll
-                for (int n = 0; n < 2; ++n) multiply_add(sums[m][n], rows[step][m], b[n], b[n + 2]);
+                for (int n = 0; n < 2; ++n) multiply_add(sums[m][n], rows[step][m], b[2 * n], b[2 * n + 1]);
         }
         const Item* const mine = &tile_items[lane % 4 * 2];
         unsigned passing = 0;  // bit 8 m + 4 n + c: of sums[m][n][c]
@@ -320,7 +323,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
         if (!__any_sync(WARP, passing)) continue;
         for (; passing; passing &= passing - 1) {
-            const int bit = __ffs(passing) - 1, user = bit / 8 * 16 + bit % 4 / 2 * 8 + lane / 4;
+            const unsigned bit = __ffs(passing) - 1, user = bit / 8 * 16 + bit % 4 / 2 * 8 + lane / 4;
             const int item = mine[bit / 4 % 2 * 8 + bit % 2].item;
             if ((unsigned)item < warp.below[user]) warp.pending[user][atomicAdd(&warp.counts[user], 1)] = item;
         }
