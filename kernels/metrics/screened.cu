@@ -1,31 +1,32 @@
-// The best items of many users, as top_items of ranking.cu finds them, to the last bit: tensor cores screen the items, and
-// only those that pass are scored in FP32.
+// The best items of many users, as top_items of ranking.cu finds them, to the last bit: tensor cores screen the items,
+// and only those that pass are scored in FP32.
 //
 //   - Both sides' rows are divided by their norms and rounded to FP16. Their products on the tensor cores approximate
 //     cosines c, each with an error below MARGIN. An item cannot enter a list whose last score is s where
 //     c < s / (|p| |q|) - MARGIN: a multiply-add and a comparison a score.
-//   - A warp screens 32 users, whose rows stay in its registers, against tiles of items that the block shares and copies
-//     one ahead. What passes waits in shared memory, up to 32 items of a user. Then a lane takes an item: it
-//     checks that the user has not seen it, computes the score in the order of top_items, and the warp sorts the items and
-//     merges them with the list, which is where the results will be.
-//   - Items come by descending norm: lists are nearly final after a few, and a block ends at the tile after
-//     which no norm suffices. Entries are compared by score and then by position, so that no order matters.
+//   - A warp screens 32 users, whose rows stay in its registers, against tiles of items that the block shares and
+//     copies ahead. What passes waits in shared memory. Once 32 items of a user do, all warps rank users: a lane
+//     takes an item, checks that the user has not seen it, and computes the score in the order of top_items; the
+//     warp sorts the items and merges them with the list, which is where the results will be.
+//   - Items come by descending norm: lists are nearly final after a few, and a block ends at the tile after which no
+//     norm suffices. Entries are compared by score and then by position, so that no order matters.
 //
 // For f = 100 and Netflix's shape, 480,189 x 17,770, products take 3 ms on an H200 at the 600 TFLOP/s of mma.sync, the
 // multiply-add and the comparison 1 ms. Of random rows 6 times 32 items a user pass for a list of 10: 3 ms of L2 and
 // shared memory for their rows. In FP32 on the ordinary cores all scores take 28 ms at best.
 //
 // Why MARGIN suffices. Let a = p inverse(p) and b = q inverse(q) in exact arithmetic, of the inverses as computed: norms
-// of at most 1 + 2^-22, as inverse_norm sums in double and rounds once. Only rows with norms from 2^-60 to 2^60 are
-// screened, so that nothing below overflows, and what underflows is below 2^-50 of the product of both norms.
+// of at most 1 + 2^-22, as sums are in double and rounded once. Only rows with norms from 2^-60 to 2^60 are screened,
+// so that nothing below overflows, and what underflows is less than 2^-20 of the product of both norms.
 //   1. Rounding: |half(a_j) - a_j| <= (2^-11 + 2^-23) |a_j| + 2^-25, with the product in FP32 and subnormal halves, so
 //      the norm of the error is at most 2^-11 + 2^-20 for 256 factors. By Cauchy and Schwarz the exact product of the
 //      halves is within 2^-10 + 2^-18 of a.b.
-//   2. Sums on tensor cores: products of halves are exact. No partial sum exceeds 1.01. Each of 17 addends of a
-//      multiply_add loses at most 2^-22 to alignment and truncation; 16 of these add up to less than 2^-13.
-//   3. The score in FP32: 257 roundings of partial sums that Cauchy and Schwarz bound by |p| |q|: 2^-15.
-//   4. The threshold: its three roundings change it by at most 2^-21 where it is below 2. Above 1.01 no product is.
-// Together 2^-10 (1 + 2^-8 + 2^-3 + 2^-5 + 2^-11) < 1.17 x 2^-10.
+//   2. Sums on tensor cores: products of halves are exact. No partial sum exceeds 1.01. Tensor cores are known to keep
+//      24 bits or more of what they align and truncate (Fasi et al. 2021); allowing 2^-22 for each of 17 addends, 16
+//      times, they lose less than 3 x 2^-15.
+//   3. The score in FP32: 512 roundings at most, of sums and products that Cauchy and Schwarz bound by |p| |q|: 2^-14.
+//   4. The threshold: its roundings change it by at most 2^-21 where it is below 2. Above 1.01 no product is.
+// Together 2^-10 (1 + 2^-8 + 3 x 2^-5 + 2^-4 + 2^-11) < 1.17 x 2^-10.
 //
 // A row of zeros has the inverse infinity, any other row that is not screened NaN, whose comparisons all pass: its
 // items, or its users, are scored in FP32.
@@ -55,7 +56,6 @@ struct __align__(16) Item {  // rows start in different banks
 };
 
 enum State { DONE = 1, IS_FULL = 2 };  // of a warp: needs no more items; has a user that is full
-
 
 struct __align__(16) Warp {
     float items[32][CHUNK + 4];
@@ -190,8 +190,8 @@ __device__ inline Entry scored(Warp& warp, int item, const float* user_row, cons
     return {lowest(), -1};
 }
 
-// item_records: (n_items rounded up to whole tiles, HALVES + 8), as arrange_items writes them. item_rows: (n_items, PADDED).
-// Grid: a block for USERS users. Block: THREADS.
+// item_records: (n_items rounded up to whole tiles, HALVES + 8), as arrange_items writes them. item_rows: (n_items,
+// PADDED). Grid: a block for USERS users. Block: THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     top_items_screened(const int* __restrict__ users, int n_users, const long long* __restrict__ seen_indptr,
                        const int* __restrict__ seen_items, const unsigned char* __restrict__ candidates, int n_items,
@@ -259,7 +259,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         });
         int* const to_items = items + user * k;
         float* const to_scores = scores + user * k;
-        k <= 32 ? merge<1>(found, k, to_items, to_scores, warp.last) : merge<4>(found, k, to_items, to_scores, warp.last);
+        if (k <= 32)
+            merge<1>(found, k, to_items, to_scores, warp.last);
+        else
+            merge<4>(found, k, to_items, to_scores, warp.last);
         if (lane == 0) {
             const float inverse = warp.inverses[user];
             warp.counts[user] = pending - here;
@@ -362,8 +365,8 @@ extern "C" __global__ void arrange_items(const float* __restrict__ factors, int 
     if (item >= 0 && column < PADDED) rows[item * (long long)PADDED + column] = factor;
 }
 
-// The geometry of top_items_screened for the host. Grid: 1. Block: 1. Threads and users of a block, items of a tile, numbers
-// of a record and of a row, bytes of shared memory of a block.
+// The geometry of top_items_screened for the host. Grid: 1. Block: 1. Threads and users of a block, items of a tile,
+// numbers of a record and of a row, bytes of shared memory of a block.
 extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ users, int* __restrict__ tile,
                                  int* __restrict__ record, int* __restrict__ padded, int* __restrict__ work_bytes) {
     *block = THREADS;

@@ -430,9 +430,9 @@ class KernelRanking(LaunchedRanking):
 
     def _top_items(self, users, k):
         if screened := self._items.screened(len(users)):
-            shape, kernel = screened.shape, screened.kernel
-            blocks, given = -(-len(users) // shape.users), {"item_records": screened.records, "item_rows": screened.rows}
-            return self._lists(blocks, shape.block, users, k, shape.work_bytes, kernel=kernel, **given)
+            shape, given = screened.shape, {"item_records": screened.records, "item_rows": screened.rows}
+            blocks = -(-len(users) // shape.users)
+            return self._lists(blocks, shape.block, users, k, shape.work_bytes, kernel=screened.kernel, **given)
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
         blocks = -(-len(users) // shape.users)
         # Of few users, parts of the items: two blocks a multiprocessor.
