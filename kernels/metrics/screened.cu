@@ -51,7 +51,7 @@ constexpr unsigned NONE = 0xffffffffu;                    // above every item; a
 struct __align__(16) Item {  // rows start in different banks
     half_bits factors[HALVES];
     float inverse;  // of the norm
-    int item;       // -1 in the last tile where there is none
+    int item;       // -1 for none that can be in a list
     int unused[2];
 };
 
@@ -147,7 +147,7 @@ __device__ inline bool lane_contains(const int* sorted, long long begin, long lo
     return contains(sorted, begin, min(end, begin + step), value);
 }
 
-// A lane's score of its item, -1 for none, by a user's row, in the order of top_items. What `is_open` refuses is lost;
+// A lane's score of its item, -1 for none, by a user's row, in the order of top_items. What `is_open` refuses is none;
 // it is asked while factors are on their way.
 template <class IsOpen>
 __device__ inline Entry scored(Warp& warp, int item, const float* user_row, const float* __restrict__ item_rows,
@@ -194,10 +194,9 @@ __device__ inline Entry scored(Warp& warp, int item, const float* user_row, cons
 // PADDED). Grid: a block for USERS users. Block: THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     top_items_screened(const int* __restrict__ users, int n_users, const long long* __restrict__ seen_indptr,
-                       const int* __restrict__ seen_items, const unsigned char* __restrict__ candidates, int n_items,
-                       const float* __restrict__ user_factors, const half_bits* __restrict__ item_records,
-                       const float* __restrict__ item_rows, int k, int* __restrict__ items,
-                       float* __restrict__ scores) {
+                       const int* __restrict__ seen_items, int n_items, const float* __restrict__ user_factors,
+                       const half_bits* __restrict__ item_records, const float* __restrict__ item_rows, int k,
+                       int* __restrict__ items, float* __restrict__ scores) {
     extern __shared__ __align__(16) float shared[];
     Work& work = *reinterpret_cast<Work*>(shared);
     const int lane = threadIdx.x % 32, number = threadIdx.x / 32;
@@ -254,8 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const int item = lane < here ? warp.pending[user][pending - here + lane] : -1;
         const long long row = users[first_user + user];
         const Entry found = scored(warp, item, user_factors + row * FACTORS, item_rows, [&](int one) {
-            const bool seen = lane_contains(seen_items, seen_indptr[row], seen_indptr[row + 1], one);
-            return one >= 0 && candidates[one] && !seen;
+            return !lane_contains(seen_items, seen_indptr[row], seen_indptr[row + 1], one);
         });
         int* const to_items = items + user * k;
         float* const to_scores = scores + user * k;
@@ -282,6 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const bool ends = tile == n_tiles || __all_sync(WARP, state & DONE);
         // All warps rank at the same time, as they wait for each other at the next tile.
         if (ends || __any_sync(WARP, state & IS_FULL)) {
+            if (ends) copy_wait<0>();  // of tiles that nobody needs
             const int least = ends ? 1 : ENOUGH;
             for (unsigned some; (some = __ballot_sync(WARP, warp.counts[lane] >= least));) rank(__ffs(some) - 1);
             if (ends) break;
@@ -335,34 +334,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
 }
 
-// inverses: of the norms of items' rows, for top_items_screened. Grid and block: a thread an item.
-extern "C" __global__ void inverse_norms(const float* __restrict__ factors, int n_items, float* __restrict__ inverses) {
+// inverses: of the norms of items' rows. rows: (n_items, PADDED), their factors padded with zeros. Grid and block: a
+// thread an item.
+extern "C" __global__ void measure_items(const float* __restrict__ factors, int n_items, float* __restrict__ inverses,
+                                         float* __restrict__ rows) {
     const int item = blockIdx.x * blockDim.x + threadIdx.x;
     if (item >= n_items) return;
     double square = 0.0;
-    for (int f = 0; f < FACTORS; ++f) {
-        const float factor = factors[item * (long long)FACTORS + f];
+    for (int f = 0; f < PADDED; ++f) {
+        const float factor = f < FACTORS ? factors[item * (long long)FACTORS + f] : 0.0f;
+        rows[item * (long long)PADDED + f] = factor;
         square += (double)factor * factor;
     }
     inverses[item] = inverse_norm(square);
 }
 
-// order: the items as they are visited, inverses ascending and NaN first. records: (width, HALVES + 8), an Item each.
-// rows: (n_items, PADDED), the items' factors padded with zeros. Grid and block: a thread an entry of the records.
-extern "C" __global__ void arrange_items(const float* __restrict__ factors, int n_items,
-                                         const int* __restrict__ order, const float* __restrict__ inverses, int width,
-                                         half_bits* __restrict__ records, float* __restrict__ rows) {
+// order: the items as they are visited, inverses ascending and NaN first. records: (width, HALVES + 8), an Item each,
+// of which only candidates are in lists. Grid and block: a thread a number of the records.
+extern "C" __global__ void arrange_items(const float* __restrict__ rows, const float* __restrict__ inverses,
+                                         const int* __restrict__ order, const unsigned char* __restrict__ candidates,
+                                         int n_items, int width, half_bits* __restrict__ records) {
     const long long t = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     const int place = (int)(t / (HALVES + 8)), column = (int)(t % (HALVES + 8));
     if (place >= width) return;
     Item& record = reinterpret_cast<Item*>(records)[place];
     const int item = place < n_items ? order[place] : -1;
     const float inverse = item < 0 ? 1.0f : inverses[item];
-    const float factor = item >= 0 && column < FACTORS ? factors[item * (long long)FACTORS + column] : 0.0f;
+    const float factor = item >= 0 && column < PADDED ? rows[item * (long long)PADDED + column] : 0.0f;
     if (column < HALVES) record.factors[column] = to_half(factor * scale_of(inverse));
-    if (column == HALVES) record.inverse = inverse, record.item = item;
-    if (column == HALVES + 1) record.unused[0] = record.unused[1] = 0;
-    if (item >= 0 && column < PADDED) rows[item * (long long)PADDED + column] = factor;
+    if (column == HALVES) {
+        record.inverse = inverse, record.item = item >= 0 && candidates[item] ? item : -1;
+        record.unused[0] = record.unused[1] = 0;
+    }
 }
 
 // The geometry of top_items_screened for the host. Grid: 1. Block: 1. Threads and users of a block, items of a tile,

@@ -166,7 +166,8 @@ def products_of_halves(launcher, p, q):
     """Of rows as the kernel takes them, in float64, and what they approximate: cosines."""
     halves = []
     for rows in (p, q):
-        records = launcher.to_numpy(ItemColumns(rows, launcher)._screened.records)
+        candidates = launcher.array(np.ones(len(rows), np.uint8))
+        records = launcher.to_numpy(ItemColumns(rows, launcher)._screened.records(candidates))
         width = records.shape[1] - 8
         items = records[:, width + 2 : width + 4].copy().view(np.int32)[:, 0]
         chosen = np.empty((len(rows), width))

@@ -299,15 +299,16 @@ class LaunchedRanking(InBatches):
         there = items >= 0
         return items[there].astype(np.int64), scores[there]
 
-    def _lists(self, blocks, block, users, k, shared, parts=1, kernel=None, **more):
+    def _lists(self, blocks, block, users, k, shared, parts=1, kernel=None, common=None, **more):
         """Launch it: (items, scores) of these users, on the device, for one part of the items after another.
 
-        kernel : another one with these parameters
+        kernel, common : another one, and what it is given for all lists
         """
         n = len(users)
         items, scores = (self._device.empty((parts * n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        (kernel or self._kernels[0])(blocks, block, **lists, **self._given, **more, shared=shared)
+        kernel, common = (kernel, common) if kernel else (self._kernels[0], self._given)
+        kernel(blocks, block, **lists, **common, **more, shared=shared)
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
@@ -323,25 +324,30 @@ class LaunchedRanking(InBatches):
 class ScreenedItems:
     """Item factors as kernels/metrics/screened.cu takes them, on a device.
 
-    records : uint16 (n_items rounded up to whole tiles, ..), in half precision, by descending norm
     rows : float32 (n_items, ..), padded with zeros
     """
 
     def __init__(self, item_factors, device, defines):
-        self.shape = shape = shape_of(device, SCREENED, **defines)
-        self.kernel = device.kernel(SCREENED, "top_items_screened", **defines)
-        n_items = len(item_factors)
-        width = -(-n_items // shape.tile) * shape.tile
-        inverses = device.empty(n_items, np.float32)
-        given = {"factors": device.array(item_factors), "n_items": n_items, "inverses": inverses}
-        device.kernel(SCREENED, "inverse_norms", **defines)(-(-n_items // 256), 256, **given)
-        keys = device.to_numpy(inverses)
+        self.shape, self._device = shape_of(device, SCREENED, **defines), device
+        measure, self._arrange, self.kernel = (
+            device.kernel(SCREENED, name, **defines)
+            for name in ("measure_items", "arrange_items", "top_items_screened")
+        )
+        n_items, factors = len(item_factors), device.array(item_factors)
+        self.rows = device.empty((n_items, self.shape.padded), np.float32)
+        self._given = {"n_items": n_items, "inverses": device.empty(n_items, np.float32), "rows": self.rows}
+        measure(-(-n_items // 256), 256, factors=factors, **self._given)
+        keys = device.to_numpy(self._given["inverses"])
         keys[np.isnan(keys)] = 0  # of rows that are not screened, which come first
-        given |= {"order": device.array(np.argsort(keys, kind="stable").astype(np.int32)), "width": width}
-        self.records = device.empty((width, shape.record), np.uint16)
-        self.rows = device.empty((n_items, shape.padded), np.float32)
-        arrange = device.kernel(SCREENED, "arrange_items", **defines)
-        arrange(-(-self.records.size // 256), 256, **given, records=self.records, rows=self.rows)
+        self._given["order"] = device.array(np.argsort(keys, kind="stable").astype(np.int32))
+
+    def records(self, candidates):
+        """Of all items in half precision, by descending norm, of which lists have candidates: uint16 (.., ..)."""
+        width = -(-len(self.rows) // self.shape.tile) * self.shape.tile
+        records = self._device.empty((width, self.shape.record), np.uint16)
+        given = self._given | {"candidates": candidates, "width": width, "records": records}
+        self._arrange(-(-records.size // 256), 256, **given)
+        return records
 
 
 class ItemColumns:
@@ -393,6 +399,7 @@ class KernelRanking(LaunchedRanking):
     """
 
     _batch = 1 << 16  # lists of some are copied to the host while those of others are made
+    _records = None  # of screened items
 
     def __init__(self, user_factors, item_factors, candidates, seen, device, keep=None):
         device = backends.device(device)
@@ -430,9 +437,12 @@ class KernelRanking(LaunchedRanking):
 
     def _top_items(self, users, k):
         if screened := self._items.screened(len(users)):
-            shape, given = screened.shape, {"item_records": screened.records, "item_rows": screened.rows}
+            if self._records is None:
+                self._records = screened.records(self._given["candidates"])
+            shape, given = screened.shape, {"item_records": self._records, "item_rows": screened.rows}
+            given |= {name: value for name, value in self._given.items() if name != "candidates"}
             blocks = -(-len(users) // shape.users)
-            return self._lists(blocks, shape.block, users, k, shape.work_bytes, kernel=screened.kernel, **given)
+            return self._lists(blocks, shape.block, users, k, shape.work_bytes, 1, screened.kernel, given)
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
         blocks = -(-len(users) // shape.users)
         # Of few users, parts of the items: two blocks a multiprocessor.
