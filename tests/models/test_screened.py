@@ -7,10 +7,12 @@ import pytest
 
 import nvrtc
 import references
+from gpumf import ALS
 from gpumf.backends import sources
 from gpumf.models import ranking
 from gpumf.models.ranking import SCREENED, ItemColumns, KernelRanking
-from support import integer_factors, seen_ratings, slow
+from gpumf.solvers.base import shape_of
+from support import integer_factors, ragged_ratings, seen_ratings, slow
 
 
 @pytest.fixture
@@ -167,7 +169,7 @@ def products_of_halves(launcher, p, q):
     halves = []
     for rows in (p, q):
         candidates = launcher.array(np.ones(len(rows), np.uint8))
-        records = launcher.to_numpy(ItemColumns(rows, launcher)._screened.records(candidates))
+        records = launcher.to_numpy(ItemColumns(rows, launcher).screened(1 << 20).records(candidates))
         width = records.shape[1] - 8
         items = records[:, width + 2 : width + 4].copy().view(np.int32)[:, 0]
         chosen = np.empty((len(rows), width))
@@ -217,10 +219,10 @@ def test_lists_are_the_same_in_any_order_of_threads(host, monkeypatch):
     ("facts", "warps"),
     [
         ({}, 8),
-        ({"shared_bytes_per_block": 80 << 10}, 4),
-        ({"shared_bytes_per_block": 40 << 10}, None),
+        ({"shared_bytes_per_block": 163 << 10, "compute_capability": "8.0"}, 8),
+        ({"shared_bytes_per_block": 99 << 10, "compute_capability": "12.0"}, 4),
+        ({"shared_bytes_per_block": 64 << 10, "compute_capability": "8.0"}, None),
         ({"compute_capability": "7.5"}, None),
-        ({"compute_capability": "10.0"}, 8),
     ],
 )
 def test_a_device_screens_if_it_has_the_shared_memory_and_the_tensor_cores(host, monkeypatch, facts, warps):
@@ -230,15 +232,28 @@ def test_a_device_screens_if_it_has_the_shared_memory_and_the_tensor_cores(host,
     items = ItemColumns(q, host)
     assert items.screened(255) is None
     screened = items.screened(256)
-    assert (screened and screened.shape.block) == (warps and 32 * warps)
+    assert (screened and screened.shape.block) == (warps and 32 * warps) and items.screened(257) is screened
     found = KernelRanking(p, items, np.ones(90, bool), None, "emulator").top_items(np.arange(256), 5)[0]
     monkeypatch.setattr(ranking, "_SCREENED_USERS", 1 << 40)
     wanted = KernelRanking(p, q, np.ones(90, bool), None, "emulator").top_items(np.arange(256), 5)[0]
     assert np.array_equal(found, wanted)
+    if warps:  # most of all
+        widest = shape_of(host, SCREENED, FACTORS=256, WARPS=warps).work_bytes
+        assert widest <= host.facts["shared_bytes_per_block"]
 
 
 def test_rows_too_wide_for_registers_are_not_screened(host):
-    assert ItemColumns(normal_factors(5, 257, 1), host).screened(1 << 20) is None
+    assert ranking.screening(host, 256, 1 << 20) and ranking.screening(host, 257, 1 << 20) is None
+
+
+def test_a_fit_to_many_users_compiles_ahead_what_screens(host, monkeypatch):
+    asked = []
+    monkeypatch.setattr(host, "compile_ahead", lambda variants: asked.append(dict(variants).get(SCREENED)))
+    for n_users in (200, 300):
+        model = ALS(4, device="emulator", biases=False).fit(ragged_ratings(n_users, seed=1), 1)
+        model.recommend(np.arange(n_users), 3)
+    assert asked == [None, {"FACTORS": 4, "WARPS": 8}]
+    assert (SCREENED, "top_items_screened") in {launch[:2] for launch in host.launched}
 
 
 @pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))

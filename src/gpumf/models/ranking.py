@@ -1,7 +1,6 @@
 """The best items of users, and how many of them are test items: where the factors are, or on the CPU."""
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +14,8 @@ from gpumf.solvers.base import COLUMNS, shape_of
 
 SOURCE, SCREENED = "metrics/ranking.cu", "metrics/screened.cu"
 sources.declare(SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
-sources.declare(SCREENED, FACTORS=range(1, 257), WARPS=[8, 4])
+_SCREENED_FACTORS = 256  # at most, for which there are registers
+sources.declare(SCREENED, FACTORS=range(1, _SCREENED_FACTORS + 1), WARPS=[8, 4])
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MAX_ITEMS = 128  # of the longest list of a kernel
@@ -321,6 +321,16 @@ class LaunchedRanking(InBatches):
         return result
 
 
+def screening(device, factors, n_users):
+    """The definitions of screened.cu if it makes lists of so many users at a time faster, else None."""
+    facts = {"compute_capability": "8.0"} | device.facts  # which the emulator does not have
+    shared = facts["shared_bytes_per_block"]
+    many = n_users >= _SCREENED_USERS * facts["multiprocessors"]
+    if not many or factors > _SCREENED_FACTORS or shared < 97 << 10 or float(facts["compute_capability"]) < 8:
+        return None
+    return {"FACTORS": factors, "WARPS": 8 if shared >= 163 << 10 else 4}
+
+
 class ScreenedItems:
     """Item factors as kernels/metrics/screened.cu takes them, on a device.
 
@@ -354,7 +364,7 @@ class ItemColumns:
     """Item factors as the kernels take them, on a device: transposed, and padded with zeros; on demand, screened."""
 
     def __init__(self, item_factors, device):
-        self._factors, self._device = item_factors, device
+        self._factors, self._device, self._screened = item_factors, device, None
         n_items, factors = item_factors.shape
         # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
         for warps in (4, 2):
@@ -374,20 +384,11 @@ class ItemColumns:
         return self.shape.work_bytes + self.shape.users * k * self.shape.entry_bytes
 
     def screened(self, n_users):
-        """`ScreenedItems` of them if lists of so many users at a time are made faster by these, else None."""
-        return self._screened if n_users >= _SCREENED_USERS * self._device.facts["multiprocessors"] else None
-
-    @cached_property
-    def _screened(self):
-        device, factors = self._device, self._factors.shape[1]
-        facts = {"compute_capability": "8.0"} | device.facts  # which the emulator does not have
-        if factors > 256 or float(facts["compute_capability"]) < 8:
-            return None
-        for warps in (8, 4):
-            defines = {"FACTORS": factors, "WARPS": warps}
-            if shape_of(device, SCREENED, **defines).work_bytes <= facts["shared_bytes_per_block"]:
-                return ScreenedItems(self._factors, device, defines)
-        return None
+        """`ScreenedItems` of them if these make lists of so many users at a time faster, else None."""
+        defines = screening(self._device, self._factors.shape[1], n_users)
+        if defines and self._screened is None:
+            self._screened = ScreenedItems(self._factors, self._device, defines)
+        return self._screened if defines else None
 
 
 class KernelRanking(LaunchedRanking):
