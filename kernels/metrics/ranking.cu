@@ -3,6 +3,7 @@
 //   1. top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates that
 //      the user has not seen.
 //      For few users the items are cut into parts, for as many blocks as fill the GPU, and merge_lists joins the lists.
+//      For many users screened.cu finds the same lists faster.
 //   2. top_scores: the same of scores that are given.
 //   3. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
 //      lists against the user's test items.
