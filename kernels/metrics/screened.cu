@@ -12,8 +12,10 @@
 //     norm suffices. Entries are compared by score and then by position, so that no order matters.
 //
 // Expected, not measured, for f = 100, Netflix's shape, 480,189 x 17,770, and lists of 10 on an H200: products 3 ms, at
-// the 600 TFLOP/s of mma.sync; 2 to 5 times 32 items of a user in FP32, 13 to 32 GB of rows from L2, 3 to 8 ms. In
-// FP32 on the ordinary cores all scores take 28 ms at best. A multiprocessor has 16 warps up to 128 factors, above that 8.
+// the 600 TFLOP/s of mma.sync; of random rows 2 to 5 times 32 items of a user in FP32, 13 to 32 GB from L2, 3 to 8 ms. In
+// FP32 on the ordinary cores all scores take 28 ms at best. Of ml-1m and 64 factors, ALS without biases needs the first
+// 8 % of the items for a user, of which 47 pass, ImplicitALS 44 % and 119. A multiprocessor has 16 warps up to 128
+// factors, above that 8.
 //
 // Why MARGIN suffices. Let a = p inverse(p) and b = q inverse(q) in exact arithmetic, of the inverses as computed: norms
 // of at most 1 + 2^-22, as sums are in double and rounded once. Only rows with norms from 2^-60 to 2^60 are screened,
