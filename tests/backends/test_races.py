@@ -7,6 +7,7 @@ import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, search
 from gpumf.backends import sources
+from gpumf.models import ranking
 from gpumf.models.initial import normal_factors, uniform_factors
 from gpumf.ratings import synthetic_device
 from gpumf.ratings.device import DeviceRatings
@@ -126,7 +127,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
         wide = ragged_ratings(n_users=4, n_items=600, longest=200, seed=2)  # items in parts, whose lists are merged
-        ALS(5, device="emulator").fit(wide, 1).recommend(0, 3)
+        model = ALS(5, device="emulator").fit(wide, 1)
+        model.recommend(0, 3)
+        with monkeypatch.context() as many:
+            many.setattr(ranking, "_SCREENED_USERS", 1)
+            model.recommend(np.arange(4), 3)
         alike = {"regularization": [0.1, 1.0]}, longer, 1
         for model, options in (
             (ALS, {"solver": "tensor_core"}),
