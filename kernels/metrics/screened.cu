@@ -11,11 +11,8 @@
 //   - Items come by descending norm: lists are nearly final after a few, and a block ends at the tile after which no
 //     norm suffices. Entries are compared by score and then by position, so that no order matters.
 //
-// Expected, not measured, for f = 100, Netflix's shape, 480,189 x 17,770, and lists of 10 on an H200: products 3 ms, at
-// the 600 TFLOP/s of mma.sync; of random rows 2 to 5 times 32 items of a user in FP32, 13 to 32 GB from L2, 3 to 8 ms. In
-// FP32 on the ordinary cores all scores take 28 ms at best. Of ml-1m and 64 factors, ALS without biases needs the first
-// 8 % of the items for a user, of which 47 pass, ImplicitALS 44 % and 119. A multiprocessor has 16 warps up to 128
-// factors, above that 8.
+// Of ml-1m and 64 factors, ALS without biases needs the first 8 % of the items for a user, of which 47 pass, ImplicitALS
+// 44 % and 119. Their rows go through L1: users want the same items, those of large norms.
 //
 // Why MARGIN suffices. Let a = p inverse(p) and b = q inverse(q) in exact arithmetic, of the inverses as computed: norms
 // of at most 1 + 2^-22, as sums are in double and rounded once. Only rows with norms from 2^-60 to 2^60 are screened,
@@ -45,7 +42,7 @@ constexpr int PADDED = (FACTORS + 7) / 8 * 8;                    // factors of a
 constexpr int USERS_PER_WARP = 32, USERS = WARPS * USERS_PER_WARP, THREADS = 32 * WARPS;
 constexpr int BLOCKS = (HALVES <= 128 ? 16 : 8) / WARPS;  // of a multiprocessor, which bounds the registers
 constexpr int TILE = 16, STAGES = 4;                      // items, and tiles in shared memory
-constexpr int FULL = 32, ENOUGH = 16;                     // items pending of a user: all users with enough are ranked
+constexpr int FULL = 32, ENOUGH = 8;                      // items pending of a user: all users with enough are ranked
 constexpr int PENDING = FULL - 1 + TILE;                  // once one is full; no more than these then
 constexpr int CHUNK = HALVES <= 128 ? 32 : 64;            // factors of 32 items in shared memory at a time
 constexpr unsigned NONE = 0xffffffffu;                    // above every item; an entry without an item is it too
@@ -162,8 +159,7 @@ __device__ inline Entry scored(Warp& warp, int item, const float* user_row, cons
             const int row = 32 / LANES * j + lane / LANES, column = lane % LANES * 4;
             const int of_row = __shfl_sync(WARP, item, row);
             if (of_row >= 0 && first + column < PADDED)
-                copy_async_bypassing_l1(&warp.items[row][column],
-                                        item_rows + of_row * (long long)PADDED + first + column);
+                copy_async<16>(&warp.items[row][column], item_rows + of_row * (long long)PADDED + first + column);
         }
         copy_commit();
     };

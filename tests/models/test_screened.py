@@ -230,9 +230,10 @@ def test_a_device_screens_if_it_has_the_shared_memory_and_the_tensor_cores(host,
         monkeypatch.setitem(host.facts, name, value)
     p, q = normal_factors(256, 16, 1), normal_factors(90, 16, 2)
     items = ItemColumns(q, host)
-    assert items.screened(255) is None
-    screened = items.screened(256)
-    assert (screened and screened.shape.block) == (warps and 32 * warps) and items.screened(257) is screened
+    least = ranking._SCREENED_USERS * host.facts["multiprocessors"]
+    assert items.screened(least - 1) is None
+    screened = items.screened(least)
+    assert (screened and screened.shape.block) == (warps and 32 * warps) and items.screened(least + 1) is screened
     found = KernelRanking(p, items, np.ones(90, bool), None, "emulator").top_items(np.arange(256), 5)[0]
     monkeypatch.setattr(ranking, "_SCREENED_USERS", 1 << 40)
     wanted = KernelRanking(p, q, np.ones(90, bool), None, "emulator").top_items(np.arange(256), 5)[0]
@@ -249,7 +250,7 @@ def test_rows_too_wide_for_registers_are_not_screened(host):
 def test_a_fit_to_many_users_compiles_ahead_what_screens(host, monkeypatch):
     asked = []
     monkeypatch.setattr(host, "compile_ahead", lambda variants: asked.append(dict(variants).get(SCREENED)))
-    for n_users in (200, 300):
+    for n_users in (150, 300):
         model = ALS(4, device="emulator", biases=False).fit(ragged_ratings(n_users, seed=1), 1)
         model.recommend(np.arange(n_users), 3)
     assert asked == [None, {"FACTORS": 4, "WARPS": 8}]
