@@ -8,7 +8,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, backends
-from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
+from gpumf.solvers.als_tensor_core import TensorCore, is_hopper, takes_warpgroups
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings, training_ratings
@@ -69,7 +69,7 @@ def run(data, most, factors, implicit_factors, repeats):
     columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
     others = {version: parts for version, parts in VERSIONS.items() if isinstance(parts, str)}
-    frame["solver"] = frame.variant.map(others).fillna(shared["solver"])
+    frame["solver"] = frame.variant.map(others).where(frame.model == "ALS").fillna(shared["solver"])
     frame["x_nnz"] = train.nnz
     return frame
 
@@ -79,7 +79,7 @@ def _versions(model, device):
     hopper, explicit = is_hopper(device.facts), model.alpha is None
     for version, parts in VERSIONS.items():
         if isinstance(parts, str):
-            if hopper and explicit and model.factors > 64:
+            if hopper and model.factors > 64 and (explicit or takes_warpgroups(device.facts, model.factors, True)):
                 yield version
             continue
         has_plan = 64 < model.factors <= 128 or model.factors > 192
@@ -105,10 +105,9 @@ def _solver(model, version, train):
     parts = VERSIONS[version]
     if not isinstance(parts, str):
         return model.make_solver(train, **parts)
-    other = type(model)(
-        model.factors, model.regularization, biases=False, clip=False, solver=parts, device=model.device
-    )
-    return other.make_solver(train)
+    # Of ImplicitALS it is what `tensor_core` launches.
+    solver = parts if model.alpha is None else model.solver
+    return type(model)(**model.get_params() | {"solver": solver}).make_solver(train)
 
 
 def _timings(model, train, device, repeats):
