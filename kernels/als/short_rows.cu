@@ -7,27 +7,19 @@
 //     and their rounding errors, which together have nearly the digits of FP32. So is F_S p. At the start the ratings r
 //     are multiplied too: F_S^T r.
 //   - p is multiplied by a power of two that keeps F_S p in range: rows of factors are shorter than 2^10, p than 2^4.
-//   - p^T A p is |F_S p|^2 + lambda n |p|^2, known before F_S^T (F_S p) is. |p|^2 follows from the lengths of residuals,
-//     which are orthogonal to the directions before them.
-//   - A warp has 16 STRIPS ratings and multiplies them alone. It loads their tiles once, as they are and transposed, and
-//     keeps KEPT of them in registers: were all products to read them, the bandwidth of shared memory would limit them.
+//   - p^T A p is |F_S p|^2 + lambda n |p|^2, known before F_S^T (F_S p) is. |p|^2 follows from the lengths of
+//     residuals, which are orthogonal to the directions before them.
+//   - A warp has 16 STRIPS ratings and multiplies them alone. It loads their tiles once, as they are and transposed,
+//     and keeps KEPT of them in registers: if all products read them, the bandwidth of shared memory would limit them.
 //   - F_S p does not leave the registers of the warp: shuffles make it the right operand of the next product.
 //   - A block is a row at a time, with a warp for each 16 STRIPS of its ratings. Every warp has all of x, p and the
 //     residual, and computes the same: a step has one barrier, for F_S^T (F_S p), which the warps add in their order.
-//   - Where all tiles are in registers, the next row's factors arrive meanwhile in shared memory. So a block, of as many
-//     as run at a time, solves one row after another.
+//     Where there are many warps, one adds for all, and a second barrier is faster than so many reads.
+//   - Where all tiles are in registers, the factors of the next row arrive in shared memory meanwhile. So there are as
+//     many blocks as run at a time, and each solves one row after another.
 //
-// Rows with more ratings than pay are left to tensor_core.cu; see there for what the numbers mean. The same bits in every
-// run.
-//
-// Milliseconds, H100, ratings of Netflix's shape, all users with so many ratings, by tensor_core.cu and by this kernel;
-// with 64 factors or fewer the launches cost what the solutions gain:
-//
-//     ratings      users     100 factors    128 factors    200 factors    256 factors
-//     up to 32     39,520     0.63  0.20     0.82  0.22     2.81  0.36     2.67  0.49
-//     33 to 64     84,701     1.42  0.81     1.86  0.85     6.42  1.53     6.22  1.75
-//     65 to 128   127,422     2.50  2.35     3.23  2.58    10.96  4.95    10.87  4.89
-//     129 to 256  118,163     2.87  4.79     3.65  4.81    12.18  13.1    12.74  12.7   not taken
+// Rows with more ratings than pay are left to tensor_core.cu; see there for what the numbers mean. The same bits in
+// every run.
 #include "als/half_rows.cuh"
 #include "common/segments.cuh"
 #include "common/async_mma.cuh"
@@ -40,9 +32,9 @@
 #ifndef KEPT
 #define KEPT (2 * TILES)
 #endif
-// Warps that a multiprocessor has registers for.
+// Warps that a multiprocessor has registers for: as many on each of its four schedulers.
 #ifndef RESIDENT
-#define RESIDENT (FACTORS <= 48 ? 20 : FACTORS <= 64 ? 16 : FACTORS <= 112 ? 12 : FACTORS <= 128 ? 8 : FACTORS <= 208 ? 12 : 8)
+#define RESIDENT (FACTORS <= 48 ? 20 : FACTORS <= 64 ? 16 : FACTORS <= 208 ? 12 : 8)
 #endif
 
 constexpr int RATINGS = 16 * STRIPS, WARPS = LIMIT / RATINGS;  // of a warp; of a block
@@ -51,6 +43,12 @@ constexpr int CHUNKS = PADDED / 8;                             // of 16 bytes, i
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int GROUPS = (TILES + 3) / 4, OWN = 2 * GROUPS;  // of four tiles; numbers of a vector that a lane has
 constexpr int DIRECTION_EXPONENT = 4;
+
+// Whether each sum over the warps is formed by one of them, for which a step has a second barrier, or by every one.
+#ifndef ADD_ONCE
+#define ADD_ONCE (WARPS * GROUPS > 16)
+#endif
+static_assert(!ADD_ONCE || WARPS >= GROUPS);
 constexpr int ALL_WARPS = WARPS > RESIDENT ? WARPS : RESIDENT;
 
 // Where row t begins. Eight halves more in every second eight: rows 0, 8, 2, 10, 4, ... are in different banks, too.
@@ -82,25 +80,33 @@ struct __align__(16) Room {
     float largest;
 };
 
-// What the warps of a block give each other: of a step in places 0 and 1 in turn, as a warp may be a step ahead of those
-// that still read. All add in the same order.
+// What the warps of a block give each other: of a step in places 0 and 1 in turn, as a warp may be a step ahead of
+// those that still read. Sums are in the order of the warps.
 struct __align__(16) Meeting {
-    float2 sums[3][WARPS][GROUPS][32];
+    float2 parts[3][WARPS][GROUPS][32];
+    float2 sums[2][ADD_ONCE ? GROUPS : 1][32];
     float squares[2][WARPS];
 
     __device__ __forceinline__ void give(int place, int warp, int lane, const float (&from)[OWN]) {
 #pragma unroll
-        for (int g = 0; g < GROUPS; ++g) sums[place][warp][g][lane] = {from[2 * g], from[2 * g + 1]};
+        for (int g = 0; g < GROUPS; ++g) parts[place][warp][g][lane] = {from[2 * g], from[2 * g + 1]};
+    }
+    __device__ __forceinline__ float2 sum_of_parts(int place, int g, int lane) const {
+        float2 sum = parts[place][0][g][lane];
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) {
+            const float2 part = parts[place][w][g][lane];
+            sum = {sum.x + part.x, sum.y + part.y};
+        }
+        return sum;
+    }
+    __device__ __forceinline__ void add(int place, int warp, int lane) {
+        if (warp < GROUPS) sums[place / 2][warp][lane] = sum_of_parts(place, warp, lane);
     }
     __device__ __forceinline__ void take(int place, int lane, float (&to)[OWN]) const {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-            float2 sum = sums[place][0][g][lane];
-#pragma unroll
-            for (int w = 1; w < WARPS; ++w) {
-                const float2 part = sums[place][w][g][lane];
-                sum = {sum.x + part.x, sum.y + part.y};
-            }
+            const float2 sum = ADD_ONCE ? sums[place / 2][g][lane] : sum_of_parts(place, g, lane);
             to[2 * g] = sum.x;
             to[2 * g + 1] = sum.y;
         }
@@ -136,8 +142,8 @@ __device__ __forceinline__ unsigned halves_of(float low, float high, bool errors
     return to_halves(low, high);
 }
 
-// A right operand, of 16 ratings: even columns are a vector's values, odd ones their rounding errors. Rows are the ratings
-// 0, 8, 2, 10, 4, 12, 6, 14, 1, 9, ..., as products leave them.
+// A right operand, of 16 ratings: even columns are a vector's values, odd ones their rounding errors. Rows are the
+// ratings 0, 8, 2, 10, 4, 12, 6, 14, 1, 9, ..., as products leave them.
 using Columns = unsigned[2];
 
 // The factors of a warp's ratings.
@@ -229,8 +235,8 @@ __device__ __forceinline__ void for_strips(int strips, Use use) {
         if (strips == 1) use(Number<1>{});
 }
 
-// Grid: as many blocks as run at a time, or fewer; a row is a segment by itself. Block: WARPS warps, with dynamic shared
-// memory of a Meeting and a Room for each warp. Other arguments are tensor_core.cu's.
+// Grid: as many blocks as run at a time, or fewer; a row is a segment by itself. Block: WARPS warps, with dynamic
+// shared memory of a Meeting and a Room for each warp. Other arguments are tensor_core.cu's.
 extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
     short_rows(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
@@ -264,12 +270,18 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
     };
     // Starts to fetch what a row needs; column: column_of its head.
     auto fetch = [&](const Head& head, int column) {
-        const int n = head.length - first, chunk = lane % ROW_LANES;
-        const int end = min((n + 15) / 16, STRIPS) * 16;
-#pragma unroll 4
-        for (int t = lane / ROW_LANES; t < end; t += 32 / ROW_LANES) {
-            const half_bits* const from = fixed + __shfl_sync(0xffffffffu, column, t) * (long long)PADDED;
-            if (chunk < CHUNKS) copy_async(&room.rows[row_at(t) + chunk * 8], from + chunk * 8, t < n);
+        constexpr int TOGETHER = 32 / ROW_LANES;  // rows
+        const int n = head.length - first, chunk = lane % ROW_LANES, own = lane / ROW_LANES;
+        const uint4* const from = reinterpret_cast<const uint4*>(fixed);  // fewer than 2^32: 64 GB
+        half_bits* const to = room.rows + row_at(own) + chunk * 8;
+#pragma unroll
+        for (int s = 0; s < STRIPS; ++s) {
+            if (s * 16 >= n) break;
+#pragma unroll
+            for (int t = s * 16; t < s * 16 + 16; t += TOGETHER) {
+                const unsigned of = __shfl_sync(0xffffffffu, column, t + own);
+                if (chunk < CHUNKS) copy_async(to + row_at(t), &from[of * CHUNKS + chunk], t + own < n);
+            }
         }
         if (lane < RATINGS && lane < n) copy_async<4>(&room.ratings[lane], &values[head.begin + first + lane]);
         const float* const start = solved + head.row * (long long)FACTORS;
@@ -351,6 +363,11 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
                 if (lane == 0) meeting.squares[place][warp] = square;
             }
             sync();  // with one warp, because the direction has been read
+            if constexpr (ADD_ONCE) {
+                meeting.add(place, warp, lane);
+                if constexpr (at_start) meeting.add(2, warp, lane);
+                sync();
+            }
             if constexpr (WARPS > 1) {
                 meeting.take(place, lane, q);
                 if constexpr (at_start) meeting.take(2, lane, right);
@@ -410,8 +427,8 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
     }
 }
 
-// The geometry for the host. Grid: 1. Block: 1. Warps of a block, and those that a multiprocessor has registers for; bytes
-// of shared memory of a block.
+// The geometry for the host. Grid: 1. Block: 1. Warps of a block, and those that a multiprocessor has registers for;
+// bytes of shared memory of a block.
 extern "C" __global__ void shape(int* __restrict__ warps, int* __restrict__ resident, int* __restrict__ bytes) {
     *warps = WARPS;
     *resident = ALL_WARPS;
