@@ -22,6 +22,17 @@ __device__ inline float from_half(half_bits h) {
     return x;
 }
 
+// Two numbers as halves, the first one in the low bits.
+__device__ inline unsigned to_halves(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned halves;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+    return halves;
+#else
+    return to_half(low) | (unsigned)to_half(high) << 16;
+#endif
+}
+
 // The products of two pairs of halves.
 __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
     unsigned product;

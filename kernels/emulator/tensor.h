@@ -7,6 +7,8 @@ using half_bits = unsigned short;
 inline half_bits to_half(float x) { return __float2half(x).bits; }
 inline float from_half(half_bits h) { return __half2float({h}); }
 
+inline unsigned to_halves(float low, float high) { return to_half(low) | unsigned(to_half(high)) << 16; }
+
 inline unsigned multiply_halves(unsigned a, unsigned b) {
     auto product = [&](int shift) -> unsigned {
         return to_half(from_half(half_bits(a >> shift)) * from_half(half_bits(b >> shift)));

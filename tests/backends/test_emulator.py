@@ -50,6 +50,13 @@ def test_products_of_halves_round_as_numpy(launcher):
     assert np.array_equal(launcher.to_numpy(result).view(np.float16), a * b)
 
 
+def test_pairs_of_halves_round_as_numpy(launcher):
+    values = np.random.default_rng(4).standard_normal((64, 2)).astype(np.float32) * np.float32(1e-3)
+    result, (low, high) = launcher.empty(64, np.uint32), map(launcher.array, np.ascontiguousarray(values.T))
+    launcher.kernel(KERNELS / "tensor.cu", "pairs")(1, 64, low, high, result)
+    assert np.array_equal(launcher.to_numpy(result).view(np.float16).reshape(64, 2), values.astype(np.float16))
+
+
 def test_half_precision_rounds_as_numpy(launcher):
     values = np.random.default_rng(4).standard_normal(256).astype(np.float32) * 10.0 ** np.arange(-8, 8).repeat(16)
     values = values.astype(np.float32)

@@ -18,8 +18,7 @@ from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
-_STRIP = 16  # ratings that it multiplies together
-_SHORT_LIMITS = 32, 64, 128, 192  # ratings of rows that it solves, compiled side by side
+_SHORT_LIMITS = 32, 64, 96, 128, 192  # ratings of rows that it solves, compiled side by side
 WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
@@ -111,7 +110,7 @@ class _Short:
     @cached_property
     def _shared(self):
         """Bytes of shared memory of a block, by the most ratings of a row."""
-        return {n: shape.team_bytes + n * shape.row_bytes for n, shape in self._shapes.items()}
+        return {n: shape.bytes for n, shape in self._shapes.items()}
 
     def limits(self, counts, longest):
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
@@ -121,27 +120,17 @@ class _Short:
         found = [n for n, shared in self._shared.items() if shared <= has and n <= longest]
         return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
 
-    def _launched(self, most):
-        """The kernel's LIMIT for rows of at most `most` ratings, and a block's bytes of shared memory."""
-        limit = next(n for n in self._limits if n >= most)
-        return limit, self._shared[limit] - (limit - most) * self._shapes[limit].row_bytes
-
-    def cuts(self, limits):
-        """`limits`, and numbers of ratings between them up to which a multiprocessor has room for more blocks."""
-        facts, found = self._device.facts, []
+    def _resident(self, most):
+        """Blocks that a multiprocessor has room for, of rows of at most `most` ratings."""
+        facts, shape = self._device.facts, self._shapes[most]
         has, reserved = facts["shared_bytes_per_multiprocessor"], facts.get("reserved_shared_bytes", 1024)
-        for most in range(_STRIP, max(limits, default=0) + 1, _STRIP):
-            limit, shared = self._launched(most)
-            longer = shared + _STRIP * self._shapes[limit].row_bytes
-            if most == limit or has // (shared + reserved) > has // (longer + reserved):
-                found.append(most)
-        return found
+        return max(min(shape.resident // shape.warps, has // (shape.bytes + reserved)), 1)
 
     def solve(self, most, segments, *arguments):
-        """Launch it for rows of at most `most` ratings."""
-        limit, shared = self._launched(most)
-        kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=limit)
-        kernel(int(segments[1]), limit, segments[0], *arguments, shared=shared)
+        """Launch it for rows of at most `most` ratings, one of the `limits`."""
+        kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=most)
+        blocks = min(int(segments[1]), self._device.facts["multiprocessors"] * self._resident(most))
+        kernel(blocks, 32 * self._shapes[most].warps, *segments, *arguments, shared=self._shared[most])
 
 
 class RatingRows:
@@ -156,7 +145,7 @@ class RatingRows:
     def __init__(self, device, rows, longest, short=None, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
-        limits = short.cuts(short.limits(np.diff(rows.indptr), longest)) if short else []
+        limits = short.limits(np.diff(rows.indptr), longest) if short else []
         for first, end, _ in self._chunks.places:
             indptr = rows.indptr[first : end + 1]
             segments, of_chunk = segments_on(device, indptr, longest)
