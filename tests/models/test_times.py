@@ -160,6 +160,14 @@ def test_times_add_up(device, sets, monkeypatch, tmp_path):
     assert astuple(ALS.load(tmp_path / "model.npz").times) == astuple(model.times)
 
 
+@pytest.mark.parametrize(("name", "orders"), [("ALS", ("by_user", "by_item")), ("fast", ())])
+def test_a_fit_begins_the_orders_of_its_solver_as_the_ratings_arrive(launcher, sets, monkeypatch, name, orders):
+    begun, begin = [], DeviceRatings._begin
+    monkeypatch.setattr(DeviceRatings, "_begin", lambda self, given: begun.append(given) or begin(self, given))
+    MODELS[name](launcher.name).fit(sets[0], 1, sets[1])
+    assert begun == [orders] * bool(orders)
+
+
 def test_an_epoch_on_a_device_takes_few_launches_and_waits(launcher, sets, monkeypatch):
     counts = {"launch": 0, "wait": 0, "allocate": 0}
 

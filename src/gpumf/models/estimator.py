@@ -392,7 +392,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             # For the history. Its import takes half a second, in which this thread waits for compilers anyway.
             Thread(target=import_module, args=["pandas"], daemon=True).start()
         clock.spent_on("transfer")
-        train, validation = self._placed(train), validation and self._placed(validation)
+        train = self._placed(train, self.solver_class.orders)
+        validation = validation and self._placed(validation)
         clock.spent_on("preprocess")
         check_finite(train, validation)
         return clock, train, validation
@@ -404,11 +405,14 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         """
         return []
 
-    def _placed(self, ratings):
-        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it."""
+    def _placed(self, ratings, orders=()):
+        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it.
+
+        orders : what it takes them in, to be begun at once where that is possible
+        """
         there = self._there
         on_device = there and self._takes_from_device()
-        placed = DeviceRatings.where_they_fit(ratings, there) if on_device else ratings.on_host()
+        placed = DeviceRatings._where_they_fit(ratings, there, orders) if on_device else ratings.on_host()
         if placed is ratings:  # the constructor checks a copy
             ratings._check_columns()
         return placed
