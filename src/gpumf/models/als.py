@@ -556,8 +556,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         before = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}  # of files that do not have them
         return super()._of_content(header | {"parameters": before | header["parameters"]}, arrays, device, numbers)
 
-    def _finish(self, clock, arrays, rows, best):
-        super()._finish(clock, arrays, rows, best)
+    def _finish(self, clock, arrays, rows, best, room=None):
+        super()._finish(clock, arrays, rows, best, room)
         items, rated = self._learned[1][:_LOOKED_AT], self._item_known[:_LOOKED_AT]
         if rated.any() and np.abs(items).max() < _VANISHED:
             warnings.warn(
