@@ -42,7 +42,7 @@ constexpr int PADDED = (FACTORS + 7) / 8 * 8;                    // factors of a
 constexpr int USERS_PER_WARP = 32, USERS = WARPS * USERS_PER_WARP, THREADS = 32 * WARPS;
 constexpr int BLOCKS = (HALVES <= 128 ? 16 : 8) / WARPS;  // of a multiprocessor, which bounds the registers
 constexpr int TILE = 16, STAGES = 4;                      // items, and tiles in shared memory
-constexpr int FULL = 32, ENOUGH = 8;                      // items pending of a user: all users with enough are ranked
+constexpr int FULL = 32, ENOUGH = 16;                     // items pending of a user: all users with enough are ranked
 constexpr int PENDING = FULL - 1 + TILE;                  // once one is full; no more than these then
 constexpr int CHUNK = HALVES <= 128 ? 32 : 64;            // factors of 32 items in shared memory at a time
 constexpr unsigned NONE = 0xffffffffu;                    // above every item; an entry without an item is it too

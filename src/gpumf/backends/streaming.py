@@ -16,12 +16,11 @@ import numpy as np
 
 from gpumf._util import interrupts, threads
 
-_MAX_CORES = 12  # with more, copies into pinned memory take no less time
+_MAX_CORES = 12  # with more, copies take no less time
 _ALONE = 4 << 20  # bytes that are copied before others start to help
-PIECE = 4 << 20
-"""Bytes that a thread copies into or out of pinned memory at a time: few enough to stay in the CPU's cache until the
-GPU has read them, and enough to take longer than what Python does for each."""
-_ROOMS_A_THREAD = 2  # of pinned memory: one is filled while the GPU reads the other
+PIECE = 8 << 20
+"""Bytes that a thread copies into or out of pinned memory at a time: of smaller pieces Python takes longer to hand
+each to the GPU than the bus to copy it."""
 _TOUCHED = 16 << 20  # bytes that a thread touches at a time
 
 
@@ -34,8 +33,8 @@ def _copiers(process):
 
 
 def n_rooms():
-    """How many pieces of pinned memory `sent` and `receive` take."""
-    return _ROOMS_A_THREAD * min(_MAX_CORES, threads.count())
+    """How many pieces of pinned memory `sent` and `receive` take: one for each thread."""
+    return min(_MAX_CORES, threads.count())
 
 
 @contextmanager

@@ -20,7 +20,7 @@ sources.declare(SCREENED, FACTORS=range(1, _SCREENED_FACTORS + 1), WARPS=[8, 4])
 METRICS = ("precision", "recall", "map", "ndcg")
 MAX_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
-_SCREENED_USERS = 48  # at a time, for each multiprocessor, from which screening pays
+_SCREENED_USERS = 40  # at a time, for each multiprocessor, from which screening pays
 _MAX_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
 _NATIVE_BATCH, _MAX_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 

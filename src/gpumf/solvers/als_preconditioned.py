@@ -13,7 +13,7 @@ from gpumf.solvers.base import KernelSolver, Version, whole_warps
 _BLOCK = 256  # CUDA threads
 _FLOATS = 3 << 27  # of each of four vectors for every row of a chunk: cuBLAS is ten times slower from 2 GiB
 _LONGEST = 4096  # ratings that a block sums up: few enough that the last block does not keep a GPU waiting
-_COLUMNS = 512, 2048  # of a block of U, and of G: sums over all rows fill a GPU only if a block has many
+_COLUMNS = 1024, 2048  # of a block of U, and of G: sums over all rows fill a GPU only if a block has many
 _ONE_CHUNK = 2048  # factors up to which a thread has eight of them, else twice as many
 
 
