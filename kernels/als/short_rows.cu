@@ -9,14 +9,13 @@
 //   - p is multiplied by a power of two that keeps F_S p in range: rows of factors are shorter than 2^10, p than 2^4.
 //   - p^T A p is |F_S p|^2 + lambda n |p|^2, known before F_S^T (F_S p) is. |p|^2 follows from the lengths of
 //     residuals, which are orthogonal to the directions before them.
-//   - A warp has 16 STRIPS ratings and multiplies them alone. It loads their tiles once, as they are and transposed,
-//     and keeps KEPT of them in registers: if all products read them, the bandwidth of shared memory would limit them.
+//   - A warp has 32 ratings and multiplies them alone. Their tiles stay in its registers as they are; transposed ones
+//     are read from shared memory for each product: with both in registers, fewer warps would run at a time.
 //   - F_S p does not leave the registers of the warp: shuffles make it the right operand of the next product.
-//   - A block is a row at a time, with a warp for each 16 STRIPS of its ratings. Every warp has all of x, p and the
-//     residual, and computes the same: a step has one barrier, for F_S^T (F_S p), which the warps add in their order.
-//     Where there are many warps, one adds for all, and a second barrier is faster than so many reads.
-//   - Where all tiles are in registers, the factors of the next row arrive in shared memory meanwhile. So there are as
-//     many blocks as run at a time, and each solves one row after another.
+//   - A block is a row at a time, with a warp for each 32 of its ratings. Every warp has all of x, p and the residual,
+//     and computes the same: a step has one barrier, for F_S^T (F_S p), which the warps add in their order.
+//   - There are as many blocks as run at a time, and each solves one row after another: the indices of the next row
+//     arrive meanwhile.
 //
 // Rows with more ratings than pay are left to tensor_core.cu; see there for what the numbers mean. The same bits in
 // every run.
@@ -24,39 +23,23 @@
 #include "common/segments.cuh"
 #include "common/async_mma.cuh"
 
-// Of 16 ratings, for each warp.
-#ifndef STRIPS
-#define STRIPS (FACTORS <= 128 ? 2 : 1)
-#endif
-// Tiles of a strip in registers: at most TILES as they are, then as many transposed.
-#ifndef KEPT
-#define KEPT (2 * TILES)
-#endif
-// Warps that a multiprocessor has registers for: as many on each of its four schedulers.
-#ifndef RESIDENT
-#define RESIDENT (FACTORS <= 48 ? 20 : FACTORS <= 64 ? 16 : FACTORS <= 208 ? 12 : 8)
-#endif
-
-constexpr int RATINGS = 16 * STRIPS, WARPS = LIMIT / RATINGS;  // of a warp; of a block
-constexpr int STRIDE = PADDED + 8;                             // halves from row to row: eight rows in different banks
-constexpr int CHUNKS = PADDED / 8;                             // of 16 bytes, in a row of factors
+constexpr int STRIPS = 2, RATINGS = 16 * STRIPS;  // of a warp, which fetches 16 ratings or 32
+constexpr int WARPS = LIMIT / RATINGS;            // of a block
+constexpr int STRIDE = PADDED + 8;                // halves from row to row: eight rows in different banks
+constexpr int CHUNKS = PADDED / 8;                // of 16 bytes, in a row of factors
 constexpr int ROW_LANES = CHUNKS <= 2 ? 2 : CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
 constexpr int GROUPS = (TILES + 3) / 4, OWN = 2 * GROUPS;  // of four tiles; numbers of a vector that a lane has
 constexpr int DIRECTION_EXPONENT = 4;
 
-// Whether each sum over the warps is formed by one of them, for which a step has a second barrier, or by every one.
-#ifndef ADD_ONCE
-#define ADD_ONCE (WARPS * GROUPS > 16)
-#endif
-static_assert(!ADD_ONCE || WARPS >= GROUPS);
-constexpr int ALL_WARPS = WARPS > RESIDENT ? WARPS : RESIDENT;
+// Warps that a multiprocessor has registers for: as many on each of its four schedulers.
+constexpr int RESIDENT = TILES <= 8 ? 16 : TILES <= 13 ? 12 : 8;
+static_assert(RATINGS == 32 && LIMIT % RATINGS == 0 && WARPS <= RESIDENT);
 
 // Where row t begins. Eight halves more in every second eight: rows 0, 8, 2, 10, 4, ... are in different banks, too.
 __device__ __forceinline__ int row_at(int t) { return t * STRIDE + t / 8 * 8; }
 
-template <int n>
-struct __align__(16) Halves {  // at their place_of
-    half_bits values[n], errors[n];
+struct __align__(16) Direction {  // at their place_of
+    half_bits values[PADDED], errors[PADDED];
 
     __device__ void set(int place, float x) {
         const half_bits whole = to_half(x);
@@ -73,7 +56,7 @@ struct Head {  // the first bytes of a Segment
 // What a warp has in shared memory.
 struct __align__(16) Room {
     half_bits rows[RATINGS * (STRIDE + 1)];  // of factors
-    Halves<PADDED> direction;
+    Direction direction;
     Head heads[2];  // of this row and the next, in turn
     float start[OWN][32];
     float ratings[RATINGS];
@@ -84,29 +67,21 @@ struct __align__(16) Room {
 // those that still read. Sums are in the order of the warps.
 struct __align__(16) Meeting {
     float2 parts[3][WARPS][GROUPS][32];
-    float2 sums[2][ADD_ONCE ? GROUPS : 1][32];
     float squares[2][WARPS];
 
     __device__ __forceinline__ void give(int place, int warp, int lane, const float (&from)[OWN]) {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) parts[place][warp][g][lane] = {from[2 * g], from[2 * g + 1]};
     }
-    __device__ __forceinline__ float2 sum_of_parts(int place, int g, int lane) const {
-        float2 sum = parts[place][0][g][lane];
-#pragma unroll
-        for (int w = 1; w < WARPS; ++w) {
-            const float2 part = parts[place][w][g][lane];
-            sum = {sum.x + part.x, sum.y + part.y};
-        }
-        return sum;
-    }
-    __device__ __forceinline__ void add(int place, int warp, int lane) {
-        if (warp < GROUPS) sums[place / 2][warp][lane] = sum_of_parts(place, warp, lane);
-    }
     __device__ __forceinline__ void take(int place, int lane, float (&to)[OWN]) const {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-            const float2 sum = ADD_ONCE ? sums[place / 2][g][lane] : sum_of_parts(place, g, lane);
+            float2 sum = parts[place][0][g][lane];
+#pragma unroll
+            for (int w = 1; w < WARPS; ++w) {
+                const float2 part = parts[place][w][g][lane];
+                sum = {sum.x + part.x, sum.y + part.y};
+            }
             to[2 * g] = sum.x;
             to[2 * g + 1] = sum.y;
         }
@@ -118,11 +93,6 @@ struct __align__(16) Meeting {
         return sum;
     }
 };
-
-// The exponent of a power of two that makes a vector shorter than 2^DIRECTION_EXPONENT. square: its squared length.
-__device__ __forceinline__ int direction_exponent(float square) {
-    return DIRECTION_EXPONENT - ((exponent_of(square) + 1) >> 1);
-}
 
 // A sum over lanes whose numbers differ by a multiple of `first`.
 template <int first = 1>
@@ -150,44 +120,27 @@ using Columns = unsigned[2];
 struct Tiles {
     const half_bits* rows;
     int lane;
-    unsigned kept[STRIPS][KEPT ? KEPT : 1][4];
+    unsigned kept[STRIPS][TILES][4];
 
-    // Tile t of the strip, or, from TILES on, transposed, its columns in the order of Columns.
-    __device__ __forceinline__ void load(unsigned (&tile)[4], int strip, int t) const {
-        if (t < TILES)
-            load_matrix(tile, &rows[row_at(strip * 16 + lane % 16) + t * 16 + lane / 16 * 8]);
-        else
-            load_transposed(tile, &rows[row_at(strip * 16 + (lane % 8 & ~1) + lane % 2 * 8 + lane / 16) +
-                                        (t - TILES) * 16 + lane / 8 % 2 * 8]);
-    }
     template <int strips>
     __device__ __forceinline__ void keep() {
 #pragma unroll
         for (int s = 0; s < strips; ++s)
 #pragma unroll
-            for (int t = 0; t < KEPT; ++t) load(kept[s][t], s, t);
-    }
-    __device__ __forceinline__ void multiply_add_tile(float (&sum)[4], int strip, int t, const Columns& columns) const {
-        if (t < KEPT) {
-            multiply_add(sum, kept[strip][t], columns[0], columns[1]);
-        } else {
-            unsigned tile[4];
-            load(tile, strip, t);
-            multiply_add(sum, tile, columns[0], columns[1]);
-        }
+            for (int t = 0; t < TILES; ++t)
+                load_matrix(kept[s][t], &rows[row_at(s * 16 + lane % 16) + t * 16 + lane / 16 * 8]);
     }
 
     // products = F_S p, as right operands; returns the lane's part of its squared length.
     template <int strips>
-    __device__ __forceinline__ float multiply(const Halves<PADDED>& direction, Columns (&products)[STRIPS]) const {
-        constexpr int CHAINS = STRIPS == 1 ? 2 : 1;  // products that do not wait for each other
-        float sums[strips][CHAINS][4] = {};
+    __device__ __forceinline__ float multiply(const Direction& direction, Columns (&products)[STRIPS]) const {
+        float sums[strips][4] = {};
         const half_bits* const from = (lane / 4 % 2 ? direction.errors : direction.values) + lane % 4 * 4;
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
             const uint2 four = *reinterpret_cast<const uint2*>(&from[t * 16]);
 #pragma unroll
-            for (int s = 0; s < strips; ++s) multiply_add_tile(sums[s][t % CHAINS], s, t, {four.x, four.y});
+            for (int s = 0; s < strips; ++s) multiply_add(sums[s], kept[s][t], four.x, four.y);
         }
         float square = 0.0f;
 #pragma unroll
@@ -195,8 +148,7 @@ struct Tiles {
             float product[2];  // of ratings lane / 4 and lane / 4 + 8, the same in four lanes
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-                product[h] = sums[s][0][2 * h] + sums[s][0][2 * h + 1];
-                if constexpr (CHAINS == 2) product[h] += sums[s][1][2 * h] + sums[s][1][2 * h + 1];
+                product[h] = sums[s][2 * h] + sums[s][2 * h + 1];
                 square += product[h] * product[h];
             }
             const unsigned own = halves_of(product[0], product[1], lane % 2);
@@ -211,6 +163,7 @@ struct Tiles {
     template <int strips>
     __device__ __forceinline__ void multiply_transposed(const Columns (&columns)[STRIPS], float (&result)[OWN]) const {
         float sums[GROUPS][4] = {};
+        const half_bits* const from = &rows[row_at((lane % 8 & ~1) + lane % 2 * 8 + lane / 16) + lane / 8 % 2 * 8];
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
             const bool taken = lane / 8 == c;
@@ -218,8 +171,11 @@ struct Tiles {
             for (int s = 0; s < strips; ++s) {
                 const Columns own = {taken ? columns[s][0] : 0, taken ? columns[s][1] : 0};
 #pragma unroll
-                for (int g = 0; g < GROUPS; ++g)
-                    if (g * 4 + c < TILES) multiply_add_tile(sums[g], s, TILES + g * 4 + c, own);
+                for (int t = c; t < TILES; t += 4) {
+                    unsigned tile[4];
+                    load_transposed(tile, &from[row_at(s * 16) + t * 16]);  // its columns in the order of Columns
+                    multiply_add(sums[t / 4], tile, own[0], own[1]);
+                }
             }
         }
 #pragma unroll
@@ -231,13 +187,12 @@ struct Tiles {
 template <class Use>
 __device__ __forceinline__ void for_strips(int strips, Use use) {
     if (strips == STRIPS) use(Number<STRIPS>{});
-    if constexpr (STRIPS == 2)
-        if (strips == 1) use(Number<1>{});
+    if (strips == 1) use(Number<1>{});
 }
 
 // Grid: as many blocks as run at a time, or fewer; a row is a segment by itself. Block: WARPS warps, with dynamic
 // shared memory of a Meeting and a Room for each warp. Other arguments are tensor_core.cu's.
-extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
+extern "C" __global__ void __launch_bounds__(32 * RESIDENT)
     short_rows(const Segment* __restrict__ segments, int n_segments, const int* __restrict__ indices,
                const float* __restrict__ values, const half_bits* __restrict__ fixed, const float* __restrict__ unit,
                const float* __restrict__ largest, float* __restrict__ solved, float regularization, int weighted,
@@ -248,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
     // Read from lane 0, so that the compiler knows it to be uniform in the warp.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     Room& room = reinterpret_cast<Room*>(&meeting + 1)[warp];
-    const int first = warp * RATINGS;                             // rating of a row that is the warp's
+    const int first = warp * RATINGS;                    // rating of a row that is the warp's
     const int own = place_of(lane % 4 * 16 + lane / 4);  // of the lane's first factor
     auto sync = [] {
         if constexpr (WARPS == 1)
@@ -263,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
             if (const int i = (k / 2 * 4 + lane % 4) * 16 + lane / 4 + k % 2 * 8; i < end) use(i, k);
     };
     auto column_of = [&](const Head& head) {  // of the lane's rating
-        return lane < RATINGS && first + lane < head.length ? indices[head.begin + first + lane] : 0;
+        return first + lane < head.length ? indices[head.begin + first + lane] : 0;
     };
     auto fetch_head = [&](int turn, int number) {
         if (lane == 0 && number < n_segments) copy_async<16>(&room.heads[turn], &segments[number]);
@@ -271,19 +226,19 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
     // Starts to fetch what a row needs; column: column_of its head.
     auto fetch = [&](const Head& head, int column) {
         constexpr int TOGETHER = 32 / ROW_LANES;  // rows
-        const int n = head.length - first, chunk = lane % ROW_LANES, own = lane / ROW_LANES;
+        const int n = head.length - first, chunk = lane % ROW_LANES, mine = lane / ROW_LANES;
         const uint4* const from = reinterpret_cast<const uint4*>(fixed);  // fewer than 2^32: 64 GB
-        half_bits* const to = room.rows + row_at(own) + chunk * 8;
+        half_bits* const to = room.rows + row_at(mine) + chunk * 8;
 #pragma unroll
         for (int s = 0; s < STRIPS; ++s) {
             if (s * 16 >= n) break;
 #pragma unroll
             for (int t = s * 16; t < s * 16 + 16; t += TOGETHER) {
-                const unsigned of = __shfl_sync(0xffffffffu, column, t + own);
-                if (chunk < CHUNKS) copy_async(to + row_at(t), &from[of * CHUNKS + chunk], t + own < n);
+                const unsigned of = __shfl_sync(0xffffffffu, column, t + mine);
+                if (chunk < CHUNKS) copy_async(to + row_at(t), &from[of * CHUNKS + chunk], t + mine < n);
             }
         }
-        if (lane < RATINGS && lane < n) copy_async<4>(&room.ratings[lane], &values[head.begin + first + lane]);
+        if (lane < n) copy_async<4>(&room.ratings[lane], &values[head.begin + first + lane]);
         const float* const start = solved + head.row * (long long)FACTORS;
         for_own(FACTORS, [&](int i, int k) { copy_async<4>(&room.start[k][lane], &start[i]); });
         if (lane == 0) copy_async<4>(&room.largest, &largest[head.row]);
@@ -305,13 +260,6 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
         const int strips = max(0, min((n - first + 15) / 16, STRIPS));
         const bool more = number + (int)gridDim.x < n_segments;
         const int column = more ? column_of(room.heads[turn ^ 1]) : 0;
-        // Where all tiles are kept, the next row arrives from the start of this one on, otherwise after its end.
-        auto fetch_next = [&] {
-            __syncwarp();
-            if (more) fetch(room.heads[turn ^ 1], column);
-            fetch_head(turn, number + 2 * (int)gridDim.x);
-            copy_commit();
-        };
 
         Tiles tiles;
         tiles.rows = room.rows;
@@ -339,13 +287,16 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
         length = sum_over_lanes(length);
 
         // q = A p. At the start also right = F_S^T r. Returns |F_S p|^2. All vectors are zero beyond the factors.
-        auto multiply = [&](auto start, int place, float(&q)[OWN], float(&right)[OWN]) {
+        float q[OWN], right[OWN] = {};
+        auto multiply = [&](auto start, int place) {
             constexpr bool at_start = decltype(start)::value;
-            const int exponent = direction_exponent(length);
+            const int exponent = DIRECTION_EXPONENT - ((exponent_of(length) + 1) >> 1);
             const float scale = power_of_two(exponent), back = power_of_two(-exponent);
             for_own(PADDED, [&](int, int k) { room.direction.set(own + k / 2 * 64 + k % 2 * 2, p[k] * scale); });
             __syncwarp();
             float square = 0.0f;
+#pragma unroll
+            for (int k = 0; k < OWN; ++k) q[k] = 0.0f;
             for_strips(strips, [&](auto count) {
                 constexpr int of = decltype(count)::value;
                 Columns columns[STRIPS];
@@ -363,11 +314,6 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
                 if (lane == 0) meeting.squares[place][warp] = square;
             }
             sync();  // with one warp, because the direction has been read
-            if constexpr (ADD_ONCE) {
-                meeting.add(place, warp, lane);
-                if constexpr (at_start) meeting.add(2, warp, lane);
-                sync();
-            }
             if constexpr (WARPS > 1) {
                 meeting.take(place, lane, q);
                 if constexpr (at_start) meeting.take(2, lane, right);
@@ -378,9 +324,8 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
             return square * back * back;
         };
 
-        float square = 0.0f, enough = 0.0f, q[OWN] = {}, right[OWN] = {};
-        multiply(Number<1>{}, 0, q, right);
-        if constexpr (KEPT == 2 * TILES) fetch_next();
+        float square = 0.0f, enough = 0.0f;
+        multiply(Number<true>{}, 0);
 #pragma unroll
         for (int k = 0; k < OWN; ++k) {
             residual[k] = right[k] - q[k];
@@ -399,9 +344,7 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
         for (int k = 0; k < OWN; ++k) p[k] = residual[k];
         length = square;
         for (int step = 1; step <= cg_steps && !(square <= enough); ++step) {
-#pragma unroll
-            for (int k = 0; k < OWN; ++k) q[k] = 0.0f;
-            const float product = multiply(Number<0>{}, step % 2, q, right) + ridge * length;
+            const float product = multiply(Number<false>{}, step % 2) + ridge * length;
             if (!(product > 1e-37f)) break;
             const float alpha = __fdividef(square, product), old = square;
             square = 0.0f;
@@ -417,7 +360,10 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
             for (int k = 0; k < OWN; ++k) p[k] = residual[k] + beta * p[k];
             length = square + beta * beta * length;
         }
-        if constexpr (KEPT < 2 * TILES) fetch_next();
+        // What the warp had in its room for this row has been read before the last sum over the warps.
+        if (more) fetch(room.heads[turn ^ 1], column);
+        fetch_head(turn, number + 2 * (int)gridDim.x);
+        copy_commit();
         if (warp == 0) {
             const float from_unit = per_unit * power_of_two(-scales.exponent);
             float* const solution = solved + row * (long long)FACTORS;
@@ -431,6 +377,6 @@ extern "C" __global__ void __launch_bounds__(32 * ALL_WARPS)
 // bytes of shared memory of a block.
 extern "C" __global__ void shape(int* __restrict__ warps, int* __restrict__ resident, int* __restrict__ bytes) {
     *warps = WARPS;
-    *resident = ALL_WARPS;
+    *resident = RESIDENT;
     *bytes = sizeof(Meeting) + WARPS * sizeof(Room);
 }

@@ -18,7 +18,7 @@ from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
-_SHORT_LIMITS = 32, 64, 96, 128, 192  # ratings of rows that it solves, compiled side by side
+_SHORT_LIMITS = 32, 64, 96, 128  # ratings of rows that it solves, compiled side by side
 WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
@@ -88,7 +88,7 @@ def of_device(facts, factors, implicit):
 
 def _max_short(factors):
     """Ratings of a row up to which short_rows.cu takes less time than the kernel that forms matrices."""
-    return 192 if factors > 224 else 128 if factors > 64 else 0
+    return 128 if factors > 64 else 0
 
 
 class _Short:
