@@ -55,7 +55,10 @@ constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
 #else
 constexpr int OTHER_REGISTERS = 64;
 #endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
+#ifndef IMPLICIT_REGISTERS
+#define IMPLICIT_REGISTERS 16
+#endif
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + IMPLICIT_REGISTERS * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.

@@ -118,3 +118,12 @@ def test_blocks_that_take_several_segments_give_the_same_bits(hopper, factors, b
             solver.solve_users()
             found.add(hopper.to_numpy(solver.factors()[0]).tobytes())
         assert len(found) == 1
+
+
+@pytest.mark.parametrize("factors", [70, *slow(128)])
+def test_weights_of_a_row_may_be_far_apart(hopper, factors):
+    ratings = counts(seed=9)
+    values = ratings.values * 10 ** np.random.default_rng(9).uniform(-1, 5, ratings.nnz).astype(np.float32)
+    far = Ratings(ratings.users, ratings.items, values, ratings.n_users, ratings.n_items)
+    assert np.ptp(np.log10(np.abs(values[values != 0]))) > 5
+    case_of(hopper, far, factors, 1.0, 2000.0).assert_close(2e-3, HALF, floor=1e-3)
