@@ -78,7 +78,10 @@ constexpr bool TEAMS_WEIGH = IMPLICIT && GROUPS == 1;
 // Whole warpgroups, since only these change their registers; some may have nothing to do.
 constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
 constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
-constexpr int LONG_STAGES = IMPLICIT ? 104 : 120;                   // most factors that have stages of 64 ratings
+// Most factors that have stages of 64 ratings: with more, registers would be spilled.
+#ifndef LONG_STAGES
+#define LONG_STAGES (IMPLICIT ? 96 : 120)
+#endif
 // Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
 // solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
@@ -91,7 +94,7 @@ static_assert(1 + TEAMS <= 16);  // barriers of a block
 
 constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
 // Ratings whose copies a warp starts together, and ratings fetched together.
-constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 ? 16 : 8;
+constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && FACTORS > LONG_STAGES && FACTORS <= 120) ? 16 : 8;
 constexpr int STAGE = GROUPS == 1 && FETCHERS == 1 && FACTORS <= LONG_STAGES ? 64 : 32;
 static_assert(AT_ONCE % 8 == 0);  // chunks of every eighth row are permuted alike
 // With TEAMS_WEIGH A is not symmetric where weighed rows are rounded, which matters the more, the larger the weights of
@@ -760,7 +763,7 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& member, con
                     const int exponent = IMPLICIT ? 0 : part.exponent;  // of x
                     const float unit = given.unit[0], per_unit = given.unit[1];
                     ridge = given.ridges[segment.row] * per_unit * per_unit;
-                    from_unit = per_unit * power_of_two(-exponent);
+                    if constexpr (!TEAMS_WEIGH) from_unit = per_unit * power_of_two(-exponent);
                     if (me.thread < FACTORS && segment.count > 0)
                         x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(exponent);
                     if constexpr (IMPLICIT) ridge *= power_of_two(part.exponent) * power_of_two(part.exponent);
@@ -800,7 +803,8 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& member, con
             continue;
         }
         if (segment.count > 0)
-            x = from_unit * solve<group>(sums, work.solver, solving, x, ridge, given.cg_steps, given.cg_tolerance);
+            x = solve<group>(sums, work.solver, solving, x, ridge, given.cg_steps, given.cg_tolerance);
+        if (segment.count > 0) x *= TEAMS_WEIGH ? given.unit[1] : from_unit;  // where registers are few, read late
         if (solving.thread < FACTORS) given.solved[segment.row * (long long)FACTORS + solving.thread] = x;
     }
 }
