@@ -48,17 +48,16 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
-// Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
-// fewer, since more of them are resident; on other architectures they would spill.
+// Registers of a thread in addition to its sums: operands, addresses; with IMPLICIT, weights. On Hopper teams of one
+// warp are faster with fewer, since more of them are resident; on other architectures they would spill. With IMPLICIT
+// and 49 to 64 factors two warps are faster with fewer there, too, although they spill a few.
 #if __CUDA_ARCH__ == 900
 constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
+constexpr int OF_WEIGHTS = TILES == 4 ? 0 : 16;
 #else
-constexpr int OTHER_REGISTERS = 64;
+constexpr int OTHER_REGISTERS = 64, OF_WEIGHTS = 16;
 #endif
-#ifndef IMPLICIT_REGISTERS
-#define IMPLICIT_REGISTERS 16
-#endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + IMPLICIT_REGISTERS * IMPLICIT;
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + OF_WEIGHTS * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.

@@ -29,8 +29,8 @@
 //     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
 //     of five warps have 128 a thread; here a team's have 128 to 152.
 //   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
-//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place. With
-//     explicit feedback, up to 104 factors, sums take so few registers that each team has two fetching warps.
+//     each; many stages have 64 ratings; and a step reads its vector from one place. With explicit feedback, up to 104
+//     factors, sums take so few registers that each team has two fetching warps, and stages of 32.
 //   - With IMPLICIT these teams multiply the left operand by the weights, in registers, on its way to the products. One
 //     fetching warp has no time for it, and would have to wait for copies, of which then fewer were under way. In shared
 //     memory, whose bandwidth limits, each row would be read and written once more, and the warps of a team would wait
@@ -60,51 +60,39 @@
 #error "compile with -DIMPLICIT=0 or 1"
 #endif
 
-constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
-constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
-// Teams of a block, and warps that fetch for a team.
-#ifndef TEAMS
-#define TEAMS (GROUPS == 1 ? 3 : 1)
-#endif
-#ifndef FETCHERS
-#define FETCHERS (GROUPS == 2 ? 4 : !IMPLICIT && FACTORS <= 104 ? 2 : 1)
-#endif
-// With IMPLICIT, whether teams multiply one operand by weights, in registers, not fetching warps rows by their roots;
-// whether F^T F is in shared memory.
+constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;                   // of a team
+constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;                          // of a team
+constexpr int TEAMS = GROUPS == 1 ? 3 : 1;                                       // of a block
+constexpr int FETCHERS = GROUPS == 2 ? 4 : !IMPLICIT && FACTORS <= 104 ? 2 : 1;  // warps that fetch for a team
+// With IMPLICIT, whether teams multiply one operand by weights, in registers, and F^T F is in shared memory; otherwise
+// fetching warps multiply rows by the roots of weights, and F^T F is loaded for each row.
 constexpr bool TEAMS_WEIGH = IMPLICIT && GROUPS == 1;
-#ifndef GRAM_IN_SHARED
-#define GRAM_IN_SHARED TEAMS_WEIGH
-#endif
-// Whole warpgroups, since only these change their registers; some may have nothing to do.
+// Whole warpgroups, since only these change their registers; some warps may have nothing to do.
 constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
 constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
-// Most factors that have stages of 64 ratings: with more, registers would be spilled.
-#ifndef LONG_STAGES
-#define LONG_STAGES (IMPLICIT ? 96 : 120)
-#endif
-// Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
-// solution waits for one load after another.
+
+// Registers of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks
+// registers, its solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
+constexpr bool MANY_SUMS = FACTORS > (IMPLICIT ? 96 : 120);  // so many that a team of one warpgroup needs more
 constexpr int FETCHING_REGISTERS =
-    SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > LONG_STAGES ? 56 : 72;
+    GROUPS == 2 ? FACTORS > 248 ? 40 : 72 : FETCHERS == 2 ? 48 : MANY_SUMS ? 56 : 72;
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
 static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
-static_assert(1 + TEAMS <= 16);  // barriers of a block
 
-constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
-// Ratings whose copies a warp starts together, and ratings fetched together.
-constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && FACTORS > LONG_STAGES && FACTORS <= 120) ? 16 : 8;
-constexpr int STAGE = GROUPS == 1 && FETCHERS == 1 && FACTORS <= LONG_STAGES ? 64 : 32;
-static_assert(AT_ONCE % 8 == 0);  // chunks of every eighth row are permuted alike
+// Ratings fetched together: with more of them a stage takes fewer instructions each, with IMPLICIT timed up to 104
+// factors. Two fetching warps fill stages in turn, of which there have to be more.
+constexpr int STAGE = GROUPS == 1 && FETCHERS == 1 && FACTORS <= (IMPLICIT ? 104 : 120) ? 64 : 32;
+constexpr int A_COPY = GROUPS == 1 ? 2 : 1;  // ratings of one copy of a warp, each by as many lanes
+// Ratings whose copies a warp starts together, and how often in one round of a loop, as registers allow. A multiple of
+// 8, since chunks of every eighth row are permuted alike.
+constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && MANY_SUMS && FACTORS <= 120) ? 16 : 8;
+constexpr int UNROLLED = GROUPS == 2 ? 1 : FETCHERS == 2 ? 2 : 4;
 // With TEAMS_WEIGH A is not symmetric where weighed rows are rounded, which matters the more, the larger the weights of
 // a row are beside the 1 of other pairs. Up to this exponent of a row's scale (weights from 16 on), what rounding took
 // is added, in as many products again.
 constexpr int MOST_ROUNDED = 1;
-// Left operands in registers, of 16 ratings each: one is read by products while the next is loaded.
-constexpr int OPERANDS = TEAMS > 2 ? 1 : 2;
-// Of AT_ONCE ratings each, as far as registers allow.
-constexpr int UNROLLED = A_COPY == 1 ? 1 : FETCHERS == 1 ? STAGE / AT_ONCE : 2;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
@@ -183,7 +171,7 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int GRAM_BYTES = GRAM_IN_SHARED ? sizeof(Gram) : 0;  // of a block
+constexpr int GRAM_BYTES = TEAMS_WEIGH ? sizeof(Gram) : 0;  // of a block
 constexpr int ROOM = ((227 << 10) - GRAM_BYTES) / TEAMS / 1024 * 1024 - (int)sizeof(Solver) - 1024;
 constexpr int FITTING = ROOM / (int)(sizeof(Rows) + BESIDE_BYTES + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
@@ -452,12 +440,12 @@ template <int group>
 __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, const Beside& beside, int here,
                                          bool first, bool errors, const Member& me) {
     const StripPlace begin({rows.blocks[0][0], (int)sizeof rows.blocks[0]});
-    [[maybe_unused]] unsigned weighed[OPERANDS][STRIPS][4];
+    [[maybe_unused]] unsigned weighed[STRIPS][4];
     // The warp's 16 columns of each strip, times the weights of ratings k to k + 15.
     auto weigh_16 = [&](int k) {
         const uint2 weights = *reinterpret_cast<const uint2*>(&beside.weights[k + me.lane % 4 * 4]);
         for_each<STRIPS>([&](auto strip) {
-            unsigned(&tile)[4] = weighed[k / 16 % OPERANDS][strip.value];
+            unsigned(&tile)[4] = weighed[strip.value];
             const unsigned chunk = strip.value * (STRIP / 8) + me.warp * 2 + me.lane / 8 % 2;
             load_transposed(tile, const_cast<Rows&>(rows).chunk(me.lane % 8 + me.lane / 16 * 8, chunk) + k * STRIP);
 #pragma unroll
@@ -479,7 +467,7 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, co
                         multiply_strip<8, quad + in_blocks / 8>(sums, left, PairOperand{beside.pairs[k / 8][0]}, add);
                 };
                 if constexpr (TEAMS_WEIGH)
-                    multiply_by(weighed[k / 16 % OPERANDS][strip]);
+                    multiply_by(weighed[strip]);
                 else
                     multiply_by(right);
                 return;
@@ -496,7 +484,7 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, co
         if constexpr (!TEAMS_WEIGH) strips_begin();
         for_each<decltype(number)::value>([&](auto k) {
             if constexpr (TEAMS_WEIGH) {
-                if constexpr (decltype(k)::value > 0) strips_wait<OPERANDS - 1>();
+                if constexpr (decltype(k)::value > 0) strips_wait<0>();
                 weigh_16(16 * decltype(k)::value);
                 strips_begin();
             }
@@ -690,7 +678,7 @@ __device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, 
 #pragma unroll
     for (int k = 0; k < quads_of_a(group); ++k) {
         float4 quad;
-        if constexpr (GRAM_IN_SHARED)
+        if constexpr (TEAMS_WEIGH)
             quad = Work::gram()[k][me.thread];
         else
             quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
@@ -828,7 +816,7 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
             initialize(work.barriers[threadIdx.x].empty, WARPS);
         }
     }
-    if constexpr (GRAM_IN_SHARED && !of_gram)
+    if constexpr (TEAMS_WEIGH && !of_gram)
         for (unsigned k = threadIdx.x; k < QUADS_OF_A * THREADS; k += ALL_THREADS) {
             const int thread = k % THREADS, group = thread / (THREADS / GROUPS), number = k / THREADS;
             if (number < quads_of_a(group))

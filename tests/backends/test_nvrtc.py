@@ -107,6 +107,14 @@ def test_products_of_hopper_spill_nothing():
     assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
 
 
+@pytest.mark.parametrize("factors", [64, *slow(49, 56)])
+def test_ten_blocks_of_64_factors_share_a_multiprocessor_of_hopper(factors):
+    defines = HOPPER | {"FACTORS": factors, "IMPLICIT": 1, "STAGE_ROWS": 32, "WGMMA": 0}
+    kernels = pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **defines)).set_index("kernel")
+    assert kernels.registers.tensor_core <= 65536 // (10 * 64) // 8 * 8
+    assert kernels.spill_store_bytes.tensor_core <= 8  # two words, as gather.cuh says
+
+
 @pytest.mark.parametrize("factors", [64, *slow(1, 7, 16, 32, 48, 80, 100, 128)])
 def test_draws_on_tensor_cores_spill_nothing(factors):
     for kernels in nvrtc.resources_of([("als/tensor_core_draw.cu", sm, {"FACTORS": factors}) for sm in (75, 80, 90)]):

@@ -78,7 +78,7 @@ def of_device(facts, factors, implicit):
     There are 32 ratings a stage where 64 do not fit the shared memory.
     """
     wgmma = is_hopper(facts) and not implicit and (112 < factors <= 128 or factors > 192)
-    small = not implicit and 48 < factors <= 64
+    small = 48 < factors <= 64
     fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
     return {
         "WGMMA": int(wgmma),
