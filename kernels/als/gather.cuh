@@ -6,6 +6,10 @@
 #error "compile with -DFACTORS=f; -DIMPLICIT, -DWGMMA and -DTHROUGH_L1=0 or 1; -DSTAGE_ROWS=64, or 32 for less shared memory"
 #endif
 
+#if WGMMA && IMPLICIT
+#error "warpgroups.cu has Hopper's own products for implicit feedback"
+#endif
+
 #if WGMMA
 #include "als/strips.cuh"
 #else
@@ -44,14 +48,16 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
-// Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
-// fewer, since more of them are resident; on other architectures they would spill.
+// Registers of a thread in addition to its sums: operands, addresses; with IMPLICIT, weights. On Hopper teams of one
+// warp are faster with fewer, since more of them are resident; on other architectures they would spill. With IMPLICIT
+// and 49 to 64 factors two warps are faster with fewer there, too, although they spill a few.
 #if __CUDA_ARCH__ == 900
 constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
+constexpr int OF_WEIGHTS = TILES == 4 ? 0 : 16;
 #else
-constexpr int OTHER_REGISTERS = 64;
+constexpr int OTHER_REGISTERS = 64, OF_WEIGHTS = 16;
 #endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * (IMPLICIT && !WGMMA);
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + OF_WEIGHTS * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
@@ -82,12 +88,8 @@ struct Ratings {  // of a stage
     half_bits right[2][STAGE];
     __device__ half_bits& right_of(int t, int part) { return right[part][place_of(t)]; }
 #endif
-#if IMPLICIT && WGMMA
-    __align__(16) unsigned roots[STAGE];  // each of them twice, as rows are multiplied by it
-    __device__ void store_root(int t, half_bits root) { roots[t] = root * 0x10001u; }
-#elif IMPLICIT
+#if IMPLICIT
     half_bits roots[STAGE];
-    __device__ void store_root(int t, half_bits root) { roots[place_of(t)] = root; }
 #endif
 };
 struct __align__(16) Buffers {
@@ -270,7 +272,7 @@ struct Pipeline {
             if (t >= STAGE) break;
             float right = value[k];
 #if IMPLICIT
-            right = weigh_rating(value[k], scales, [&](half_bits root) { to.store_root(t, root); });
+            right = weigh_rating(value[k], scales, [&](half_bits root) { to.roots[place_of(t)] = root; });
 #else
             right *= scales.ratings;
 #endif
@@ -306,46 +308,6 @@ struct Pipeline {
         copy_commit();
     }
 
-    // With IMPLICIT and WGMMA: the rows of stage s, whose copies are done, times the roots of their weights, for both
-    // operands of A. By warps that copied them, while the products of the stage before and the next copies go on. No
-    // barrier is needed for it: a thread takes what it copied or, of rows in whole blocks, its place in them, which
-    // another lane of the same row copied and whose distance from row to row is the same for all.
-    __device__ void weigh(int s) {
-#if IMPLICIT && WGMMA
-        constexpr bool WHOLE = CHUNKS == WIDTH / 8;
-        constexpr int AT_ONCE = 4;  // rows, for which there are registers
-        static_assert(STAGE % COPIES == 0 && COPIES % AT_ONCE == 0);
-        if (WHOLE) __syncwarp();
-        const int chunk = team.thread % ROW_LANES, first = team.thread / ROW_LANES * COPIES;
-        const int left = min(STAGE, this->left(s)) - first;
-        if (chunk >= CHUNKS) return;
-        Stage& rows = stage(s);
-        auto place = [&](int k) {
-            half_bits* const halves =
-                WHOLE ? &rows[chunk / 8][first + k][chunk % 8 * 8] : chunk_of(rows, first + k, chunk);
-            return reinterpret_cast<uint4*>(halves);
-        };
-        auto weigh_some = [&](int k, int n) {
-            const uint4 four = *reinterpret_cast<const uint4*>(&ratings(s).roots[first + k]);
-            const unsigned roots[AT_ONCE] = {four.x, four.y, four.z, four.w};
-            uint4 numbers[AT_ONCE];
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j)
-                if (j < n) numbers[j] = *place(k + j);
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j)
-                if (j < n) *place(k + j) = times(numbers[j], roots[j]);
-        };
-        if (left >= COPIES) {
-#pragma unroll
-            for (int k = 0; k < COPIES; k += AT_ONCE) weigh_some(k, AT_ONCE);
-        } else {
-#pragma unroll 1
-            for (int k = 0; k < left; k += AT_ONCE) weigh_some(k, left - k);
-        }
-#endif
-    }
-
     // The first stages, before any is used.
     __device__ void start() {
 #if WGMMA
@@ -368,7 +330,6 @@ struct Pipeline {
 #if WGMMA
         if constexpr (SLACK) {
             copy_wait<AHEAD - 1>();
-            weigh(0);
             show_to_strips();
             arrive(ready(0));
         }
@@ -390,7 +351,6 @@ struct Pipeline {
         read(s + AHEAD + SLACK + 2);
         copy_wait<AHEAD - SLACK>();
 #if WGMMA
-        weigh(s + SLACK);
         show_to_strips();
         if constexpr (SLACK) {
             arrive(ready(s + 1));

@@ -177,7 +177,6 @@ __device__ constexpr Plan make_plan() {
 }
 constexpr Plan PLAN = make_plan();
 constexpr int QUADS = PLAN.quads;
-constexpr int OF_A = QUADS;  // quads of A, at the most
 
 __device__ constexpr int n_tiles(int body) { return PLAN.first[body + 1] - PLAN.first[body]; }
 // The 16 x 8 sums of a body's product of 16 factors with the ratings, behind those of its tiles.

@@ -79,8 +79,8 @@ __device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
 }
 #endif
 
-// sums += the segment's products, from what begin() made of them, and go() when the first copies are under way; for a
-// row of several segments, sums = those of the whole row in the last team to arrive, which alone returns true.
+// sums = the segment's products and what begin() makes of them, which go() may change when the first copies are under
+// way; for a row of several segments, those of the whole row in the last team to arrive, which alone returns true.
 template <class Begin, class Go>
 __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
                                              int* arrived, Begin begin, Go go) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
     return sum_parts_of_row<4>(sums, segment, partial, arrived, team.thread, team.last, [&] { team.sync(); });
 }
 
-// The same from zero: sums = the products.
+// The same of the products alone.
 __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
                                              int* arrived) {
     return sum_products(sums, pipeline, segment, partial, arrived, [&] { clear(sums); }, [] {});

@@ -1,5 +1,5 @@
 // The plan of tensor_core.cu with WGMMA, Hopper's own products: which warpgroup of a team computes which blocks of A.
-// plan.cuh is the plan for all other GPUs, and where it is faster.
+// plan.cuh is the plan for all other GPUs, for implicit feedback, and where it is faster.
 //
 // A block is 64 x 64. An instruction of a warpgroup multiplies 16 ratings for 64 rows and two or three blocks of columns
 // that have a constant distance; both operands are read from shared memory, and it goes on while the warps copy and read.
@@ -34,7 +34,6 @@ __device__ constexpr int column_of(int group, int instruction, int k) {
 }
 constexpr int OF_BLOCKS = 8 * (columns_of(0) + columns_of(1));  // 16 x 8 sums of a warp: of its blocks
 constexpr int QUADS = OF_BLOCKS + 2;                            // and of F_S^T r
-constexpr int OF_A = OF_BLOCKS;                                // quads of A, as in plan.cuh
 
 // A group is as a body of code in plan.cuh, and all have the same.
 template <class Use>

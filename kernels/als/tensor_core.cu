@@ -25,8 +25,7 @@
 //     sums over lanes and warps follow. Where zero has a smaller residual than that solution, it starts from zero.
 //   - BATCHED, a grid has a layer for each of several systems, which share ratings and work lists and have factors and
 //     lambda of their own: models too small to fill a GPU train together, each with the bits that it has alone.
-//   - With WGMMA, on Hopper, products have both operands in shared memory and go on while warps copy (strips.cuh). With
-//     IMPLICIT rows are multiplied by sqrt(w) there, by the warps that copied them, before the products.
+//   - With WGMMA, on Hopper, products have both operands in shared memory and go on while warps copy (strips.cuh).
 //   - A block that has a multiprocessor for itself (from 193 factors on) takes segments one after another and fetches the
 //     next one's first stages while it solves.
 // The same bits in every run: no sum depends on the order in which teams arrive.
@@ -104,39 +103,31 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
             pipeline.length = given.length;
             pipeline.scales = scales;
         }
-        // With IMPLICIT and WGMMA a row begins with F^T F, which is loaded while its ratings are, into the registers of
-        // the sums. With the other products it is added at the end.
-        constexpr bool FROM_GRAM = IMPLICIT && WGMMA;
+        // With IMPLICIT a row begins with F^T F, which is loaded while its ratings are, into the registers of the sums.
         Sums sums;
         auto begin = [&] {
-            clear(sums);
-            if constexpr (FROM_GRAM)
+#if IMPLICIT
 #pragma unroll
-                for (int q = 0; q < OF_A; ++q) {
-                    const float4 all = (*gram)[q][i];
-                    sums[q][0] = all.x, sums[q][1] = all.y, sums[q][2] = all.z, sums[q][3] = all.w;
-                }
+            for (int q = 0; q < QUADS; ++q) {
+                const float4 all = (*gram)[q][i];
+                sums[q][0] = all.x, sums[q][1] = all.y, sums[q][2] = all.z, sums[q][3] = all.w;
+            }
+#else
+            clear(sums);
+#endif
         };
         auto go = [&] {
-            if constexpr (FROM_GRAM) {
-                const float scale = given.part == 0 ? scales.root * scales.root : 0.0f;  // once in a row of several parts
+#if IMPLICIT
+            const float scale = given.part == 0 ? scales.root * scales.root : 0.0f;  // once in a row of several parts
 #pragma unroll
-                for (int q = 0; q < OF_A; ++q)
+            for (int q = 0; q < QUADS; ++q)
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) sums[q][e] *= scale;
-            }
+                for (int e = 0; e < 4; ++e) sums[q][e] *= scale;
+#endif
         };
         if (!sum_products(sums, pipeline, segment, partial, arrived, begin, go)) continue;
         const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
         const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
-#if IMPLICIT && !WGMMA
-#pragma unroll
-        for (int q = 0; q < QUADS; ++q) {
-            const float4 all = (*gram)[q][i];
-            const float scale = scales.root * scales.root;
-            add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
-        }
-#endif
         if (segment.count > 0) {
             if constexpr (!PERSISTENT) x = mine ? team.kept().start[i] : 0.0f;
             x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);

@@ -17,10 +17,11 @@
 //     their own: one that is computed where the last one was waits for its copy to start. It has no fence, which would
 //     wait for all its loads: the team has it.
 //   - The ratings and their rounding errors are two more columns of the right operand: F_S^T r takes no instructions.
+//     With 121 to 128 factors they would be in a block of 64 columns of their own: there they are apart, and take some.
 //   - The team keeps A on and above its diagonal, in strips of 64 rows, as products have, each as wide as needed. A
 //     warpgroup has the first strip and the last, the other one those between: the same work.
 //   - A step of conjugate gradient has two barriers of the team, not three, and waits for one sum, not two: see solve.
-//   - With IMPLICIT rows are multiplied by the roots of their weights in shared memory. From 129 factors on by the
+//   - With IMPLICIT, from 129 factors on, rows are multiplied by the roots of their weights in shared memory, by the
 //     fetching warps, when they have started the copies of their next stage: they have time, and a row is a warp's own.
 //     A row begins with F^T F, loaded to where its sums are.
 //   - With 65 to 128 factors a row has few products, but its solution as many steps. There a block has three teams of
@@ -28,11 +29,14 @@
 //     blocks would have fewer registers: the four schedulers share theirs out among whole warps, so that three blocks
 //     of five warps have 128 a thread; here a team's have 128 to 152.
 //   - Instructions limit these teams. So a warp copies the factors of two ratings at once, which are at most 16 chunks
-//     each; a stage has 64 ratings where there is room; and a step reads its vector from one place. With
-//     explicit feedback, up to 104 factors, sums take so few registers that each team has two fetching warps.
-//   - With IMPLICIT these teams multiply rows by the roots of weights, which a fetching warp leaves behind the ratings:
-//     one fetching warp has no time for it, and would have to wait for copies, of which then fewer were under way. The
-//     team does it while its products of the stage before go on, and has one more barrier, of four warps, for a stage.
+//     each; many stages have 64 ratings; and a step reads its vector from one place. With explicit feedback, up to 104
+//     factors, sums take so few registers that each team has two fetching warps, and stages of 32.
+//   - With IMPLICIT these teams multiply the left operand by the weights, in registers, on its way to the products. One
+//     fetching warp has no time for it, and would have to wait for copies, of which then fewer were under way. In shared
+//     memory, whose bandwidth limits, each row would be read and written once more, and the warps of a team would wait
+//     for each other in each stage. Rounding makes A unsymmetric. Where weights of a row are large beside the 1 of
+//     other pairs, its solution depends on that more than on the rounding of factors; there what rounding took is
+//     multiplied too, and nothing is lost.
 //   - There F^T F is in shared memory, once for the three teams: a row reads 3 f^2 bytes of it, as many as 1.5 f ratings
 //     have in factors. From L2, a user of Netflix with 128 factors would read as much for it as for the ratings.
 //
@@ -56,48 +60,39 @@
 #error "compile with -DIMPLICIT=0 or 1"
 #endif
 
-constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;  // of a team
-constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;         // of a team
-// Teams of a block, and warps that fetch for a team.
-#ifndef TEAMS
-#define TEAMS (GROUPS == 1 ? 3 : 1)
-#endif
-#ifndef FETCHERS
-#define FETCHERS (GROUPS == 2 ? 4 : !IMPLICIT && FACTORS <= 104 ? 2 : 1)
-#endif
-// With IMPLICIT, whether teams multiply rows by the roots of their weights, not fetching warps; whether F^T F is in
-// shared memory.
-#ifndef TEAMS_WEIGH
-#define TEAMS_WEIGH (IMPLICIT && GROUPS == 1)
-#endif
-#ifndef GRAM_IN_SHARED
-#define GRAM_IN_SHARED TEAMS_WEIGH
-#endif
-// Whole warpgroups, since only these change their registers; some may have nothing to do.
+constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;                   // of a team
+constexpr int WARPS = 4 * GROUPS, THREADS = 32 * WARPS;                          // of a team
+constexpr int TEAMS = GROUPS == 1 ? 3 : 1;                                       // of a block
+constexpr int FETCHERS = GROUPS == 2 ? 4 : !IMPLICIT && FACTORS <= 104 ? 2 : 1;  // warps that fetch for a team
+// With IMPLICIT, whether teams multiply one operand by weights, in registers, and F^T F is in shared memory; otherwise
+// fetching warps multiply rows by the roots of weights, and F^T F is loaded for each row.
+constexpr bool TEAMS_WEIGH = IMPLICIT && GROUPS == 1;
+// Whole warpgroups, since only these change their registers; some warps may have nothing to do.
 constexpr int FETCHING_WARPS = (TEAMS * FETCHERS + 3) / 4 * 4;
 constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a block
-constexpr int LONG_STAGES = IMPLICIT ? 104 : 120;                   // most factors that have stages of 64 ratings
-// Of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks registers, its
-// solution waits for one load after another.
+
+// Registers of a thread: what a fetching one does not need of its share goes to the teams. Where a team lacks
+// registers, its solution waits for one load after another.
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
-#ifndef FETCHING_REGISTERS
-#define FETCHING_REGISTERS (SHARE >= 168 ? FACTORS > 248 ? 40 : 72 : SHARE < 128 ? 48 : FACTORS > LONG_STAGES ? 56 : 72)
-#endif
+constexpr bool MANY_SUMS = FACTORS > (IMPLICIT ? 96 : 120);  // so many that a team of one warpgroup needs more
+constexpr int FETCHING_REGISTERS =
+    GROUPS == 2 ? FACTORS > 248 ? 40 : 72 : FETCHERS == 2 ? 48 : MANY_SUMS ? 56 : 72;
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
 static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
-static_assert(1 + TEAMS <= 16);  // barriers of a block
 
-constexpr int A_COPY = GROUPS == 1 ? 2 : 1;       // ratings of one copy of a warp, each by as many lanes
-#ifndef AT_ONCE
-#define AT_ONCE (GROUPS == 1 && FETCHERS == 1 ? 16 : 8)  // ratings whose copies a warp starts together
-#endif
-#ifndef STAGE
-#define STAGE (GROUPS == 1 && FETCHERS == 1 && FACTORS <= LONG_STAGES ? 64 : 32)  // ratings fetched together
-#endif
-static_assert((STAGE == 32 || STAGE == 64) && AT_ONCE % 8 == 0);  // chunks of every eighth row are permuted alike
-// Of AT_ONCE ratings each, as far as registers allow.
-constexpr int UNROLLED = A_COPY == 1 ? 1 : FETCHERS == 1 ? STAGE / AT_ONCE : 2;
+// Ratings fetched together: with more of them a stage takes fewer instructions each, with IMPLICIT timed up to 104
+// factors. Two fetching warps fill stages in turn, of which there have to be more.
+constexpr int STAGE = GROUPS == 1 && FETCHERS == 1 && FACTORS <= (IMPLICIT ? 104 : 120) ? 64 : 32;
+constexpr int A_COPY = GROUPS == 1 ? 2 : 1;  // ratings of one copy of a warp, each by as many lanes
+// Ratings whose copies a warp starts together, and how often in one round of a loop, as registers allow. A multiple of
+// 8, since chunks of every eighth row are permuted alike.
+constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && MANY_SUMS && FACTORS <= 120) ? 16 : 8;
+constexpr int UNROLLED = GROUPS == 2 ? 1 : FETCHERS == 2 ? 2 : 4;
+// With TEAMS_WEIGH A is not symmetric where weighed rows are rounded, which matters the more, the larger the weights of
+// a row are beside the 1 of other pairs. Up to this exponent of a row's scale (weights from 16 on), what rounding took
+// is added, in as many products again.
+constexpr int MOST_ROUNDED = 1;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
@@ -108,7 +103,9 @@ constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, 
 constexpr int MOST_COLUMNS = 256;
 constexpr int COLUMNS =
     RIGHT < MOST_COLUMNS && (GROUPS == 2 || RIGHT % STRIP != 0) ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
-constexpr int BLOCKS = (COLUMNS + STRIP - 1) / STRIP;
+// Whether the ratings are apart, where a block of their own would take a third of the memory of a stage.
+constexpr bool APART = GROUPS == 1 && RIGHT % STRIP == 0;
+constexpr int BLOCKS = APART ? RIGHT / STRIP : (COLUMNS + STRIP - 1) / STRIP;
 // Chunks of a row from this one on are zero, unless the ratings are there.
 constexpr int NEVER_COPIED = IMPLICIT && !TEAMS_WEIGH ? CHUNKS : CHUNKS + 1;
 
@@ -149,6 +146,11 @@ struct __align__(1024) Rows {  // of factors; chunks permuted: eight rows in dif
         return &blocks[number / 8][row][(number % 8 ^ row % 8) * 8];
     }
 };
+struct __align__(16) Beside {  // the rows of a stage, where it is not in them
+    half_bits pairs[APART ? STAGE / 8 : 1][8][8];  // APART: column 0 has ratings, column 1 their rounding errors
+    half_bits weights[TEAMS_WEIGH ? STAGE : 8];    // each at its place_of
+};
+constexpr int BESIDE_BYTES = APART || TEAMS_WEIGH ? sizeof(Beside) : 0;
 struct Part {  // what the team is told of a stage
     Segment segment;
     int exponent;  // of the power of two by which the row's ratings are multiplied
@@ -169,13 +171,14 @@ struct __align__(16) Solver {
 struct Barriers {  // of a stage
     Barrier full, empty;
 };
-constexpr int GRAM_BYTES = GRAM_IN_SHARED ? sizeof(Gram) : 0;  // of a block
+constexpr int GRAM_BYTES = TEAMS_WEIGH ? sizeof(Gram) : 0;  // of a block
 constexpr int ROOM = ((227 << 10) - GRAM_BYTES) / TEAMS / 1024 * 1024 - (int)sizeof(Solver) - 1024;
-constexpr int FITTING = ROOM / (int)(sizeof(Rows) + 2 * sizeof(Part) + sizeof(Barriers));
+constexpr int FITTING = ROOM / (int)(sizeof(Rows) + BESIDE_BYTES + 2 * sizeof(Part) + sizeof(Barriers));
 constexpr int STAGES = FITTING < 16 ? FITTING : 16;
 static_assert(STAGES >= 2 * FETCHERS);
 struct Work {  // of a team
     Rows rows[STAGES];
+    Beside beside[BESIDE_BYTES ? STAGES : 1];
     Part parts[2][STAGES];  // in turn: a part is written before the one of its place is read for the last time
     Barriers barriers[STAGES];
     Solver solver;
@@ -263,7 +266,8 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
     int more_columns[2];  // in a stage of 64, of the second 32 ratings
     float more_ratings[2];
 #if IMPLICIT
-    // Without TEAMS_WEIGH, of the stage that was filled last: its place, its ratings, the lane's right side and root, twice.
+    // Without TEAMS_WEIGH, of the stage that was filled last: its place, its ratings, the lane's right side, its root
+    // twice.
     int before = -1, left_before;
     unsigned right_before, roots_before;
 #endif
@@ -344,14 +348,14 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
 #pragma unroll 1
             for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
         }
-        // The right side's number of a rating, and, with IMPLICIT, twice the root of its weight.
-        auto right_and_roots = [&](float rating) -> uint2 {
+        // The right side's number of a rating, and, with IMPLICIT, its weight, or twice the root.
+        auto right_and_weight = [&](float rating) -> uint2 {
 #if IMPLICIT
             const float one = power_of_two(exponent);
             const Scales scales = {exponent, walk.root_of_alpha * one, one};
-            unsigned roots;
-            const float right = weigh_rating(rating, scales, [&](half_bits root) { roots = root * 0x10001u; });
-            return {both_halves(right), roots};
+            unsigned weight;
+            const float right = weigh_rating<TEAMS_WEIGH>(rating, scales, [&](half_bits x) { weight = x; });
+            return {both_halves(right), TEAMS_WEIGH ? weight : weight * 0x10001u};
 #else
             return {both_halves(rating * power_of_two(exponent)), 0};
 #endif
@@ -365,15 +369,22 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             }
             before = turn.place;
             left_before = min(left, STAGE);
-            const uint2 both = right_and_roots(rating);
+            const uint2 both = right_and_weight(rating);
             right_before = both.x, roots_before = both.y;
             return turn.advance(FETCHERS);
         }
 #endif
         arrive_after_copies(barriers.full);
+        Beside& beside = work.beside[BESIDE_BYTES ? turn.place : 0];
         auto write_right = [&](unsigned row, float rating) {
-            const uint2 both = right_and_roots(rating);
-            *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both.x, both.y, 0, 0};
+            const uint2 both = right_and_weight(rating);
+            if constexpr (APART) {
+                beside.pairs[row / 8][0][row % 8] = (half_bits)both.x;
+                beside.pairs[row / 8][1][row % 8] = (half_bits)(both.x >> 16);
+            } else {
+                *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both.x, 0, 0, 0};
+            }
+            if constexpr (TEAMS_WEIGH) beside.weights[place_of((int)row)] = (half_bits)both.y;
         };
         write_right(place, rating);
         if constexpr (STAGE == 64) write_right(32 + place, more_rating);
@@ -403,6 +414,13 @@ struct Member {
 
     __device__ void sync() const { sync_some(1 + team, THREADS); }
 
+    // The same, for addresses that would take registers from what comes before.
+    __device__ Member again() const {
+        if constexpr (GROUPS == 2) return *this;
+        const unsigned in_block = thread_again();
+        return {in_block - team * THREADS, warp, in_block % 32, team};
+    }
+
     // The first of the two rows of a strip of which the lane has sums; the other one is eight below.
     __device__ unsigned row(unsigned strip) const { return strip * STRIP + warp % 4 * 16 + lane / 4; }
 };
@@ -417,16 +435,42 @@ __device__ __forceinline__ void for_each_strip(Use use) {
 }
 
 // sums += the products of a stage's ratings, the first `here`; of a segment's first stage sums = these, without ratings
-// as they were. Goes on behind the call.
+// as they were. Goes on behind the call. With TEAMS_WEIGH `errors`: of what rounding took from the weighed rows.
 template <int group>
-__device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, int here, bool first) {
+__device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, const Beside& beside, int here,
+                                         bool first, bool errors, const Member& me) {
     const StripPlace begin({rows.blocks[0][0], (int)sizeof rows.blocks[0]});
+    [[maybe_unused]] unsigned weighed[STRIPS][4];
+    // The warp's 16 columns of each strip, times the weights of ratings k to k + 15.
+    auto weigh_16 = [&](int k) {
+        const uint2 weights = *reinterpret_cast<const uint2*>(&beside.weights[k + me.lane % 4 * 4]);
+        for_each<STRIPS>([&](auto strip) {
+            unsigned(&tile)[4] = weighed[strip.value];
+            const unsigned chunk = strip.value * (STRIP / 8) + me.warp * 2 + me.lane / 8 % 2;
+            load_transposed(tile, const_cast<Rows&>(rows).chunk(me.lane % 8 + me.lane / 16 * 8, chunk) + k * STRIP);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const unsigned weight = j / 2 ? weights.y : weights.x, rounded = multiply_halves(tile[j], weight);
+                tile[j] = errors ? multiply_halves_error(tile[j], weight, rounded) : rounded;
+            }
+        });
+    };
     auto multiply_16 = [&](int k, bool add) {
         for_each_strip<group>([&](auto number) {
             constexpr int strip = decltype(number)::value, quad = quad_of(group, strip), width = width_of(strip);
             if constexpr (GROUPS == 1) {
-                const StripPlace both = begin.further((strip * STAGE + k) * STRIP * (int)sizeof(half_bits));
-                return multiply_strip<width, quad>(sums, both, both, add);
+                constexpr int in_blocks = APART ? width - 8 : width;
+                const StripPlace right = begin.further((strip * STAGE + k) * STRIP * (int)sizeof(half_bits));
+                auto multiply_by = [&](const auto& left) {
+                    multiply_strip<in_blocks, quad>(sums, left, right, add);
+                    if constexpr (APART)
+                        multiply_strip<8, quad + in_blocks / 8>(sums, left, PairOperand{beside.pairs[k / 8][0]}, add);
+                };
+                if constexpr (TEAMS_WEIGH)
+                    multiply_by(weighed[strip]);
+                else
+                    multiply_by(right);
+                return;
             }
             constexpr int columns = width < MOST_COLUMNS ? width : MOST_COLUMNS;
             const StripOperand left = {rows.blocks[strip][k], (int)sizeof rows.blocks[0]};
@@ -437,11 +481,17 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
     };
     // Each case commits for itself: behind all, the compiler would wait for what should go on.
     auto multiply_all = [&](auto number) {
-        strips_begin();
+        if constexpr (!TEAMS_WEIGH) strips_begin();
         for_each<decltype(number)::value>([&](auto k) {
+            if constexpr (TEAMS_WEIGH) {
+                if constexpr (decltype(k)::value > 0) strips_wait<0>();
+                weigh_16(16 * decltype(k)::value);
+                strips_begin();
+            }
             multiply_16(16 * decltype(k)::value, decltype(k)::value > 0 || !first);
+            if constexpr (TEAMS_WEIGH) strips_commit();
         });
-        strips_commit();
+        if constexpr (!TEAMS_WEIGH) strips_commit();
     };
     if constexpr (STAGE == 64) {
         if (here > 48) return multiply_all(Number<4>{});
@@ -451,41 +501,6 @@ __device__ __forceinline__ void multiply(Sums<group>& sums, const Rows& rows, in
         multiply_all(Number<2>{});
     else if (here > 0)
         multiply_all(Number<1>{});
-}
-
-// With TEAMS_WEIGH, by all threads of a team: the rows of a stage, the first `here`, times the roots of their weights,
-// which are behind their ratings, rounded as products.cuh does. A thread takes a chunk of every eighth row.
-__device__ __forceinline__ void weigh(Rows& rows, int here, const Member& me) {
-    constexpr int AT_A_TIME = 8;                              // rows of the team
-    constexpr int TOGETHER = TEAM_REGISTERS - 4 * QUADS < 64 ? 2 : 4;  // and of a thread, for which there are registers
-    constexpr int LANES = THREADS / AT_A_TIME;
-    const unsigned row = me.thread / LANES, number = me.thread % LANES;
-    if (number >= CHUNKS) return;
-    half_bits* const first = rows.chunk(row, number);  // those of the next rows are permuted as this one
-    const half_bits* const first_roots = rows.chunk(row, CHUNKS) + 2;
-    auto weigh_some = [&](int t, int left) {
-        unsigned roots[TOGETHER];
-        uint4 numbers[TOGETHER];
-#pragma unroll
-        for (int k = 0; k < TOGETHER; ++k) {
-            const int further = (t + k * AT_A_TIME) * STRIP;
-            if (k * AT_A_TIME >= left) break;
-            roots[k] = *reinterpret_cast<const unsigned*>(first_roots + further);
-            numbers[k] = *reinterpret_cast<const uint4*>(first + further);
-        }
-#pragma unroll
-        for (int k = 0; k < TOGETHER; ++k) {
-            if (k * AT_A_TIME >= left) break;
-            *reinterpret_cast<uint4*>(first + (t + k * AT_A_TIME) * STRIP) = times(numbers[k], roots[k]);
-        }
-    };
-#pragma unroll
-    for (int t = 0; t < STAGE; t += AT_A_TIME * TOGETHER) {
-        if (here >= t + AT_A_TIME * TOGETHER)
-            weigh_some(t, AT_A_TIME * TOGETHER);
-        else
-            weigh_some(t, here - t);
-    }
 }
 
 // solver.right = F_S^T r, a group's strips of it, zero beyond the factors.
@@ -663,7 +678,7 @@ __device__ __forceinline__ void load_gram(Sums<group>& sums, const Quads& gram, 
 #pragma unroll
     for (int k = 0; k < quads_of_a(group); ++k) {
         float4 quad;
-        if constexpr (GRAM_IN_SHARED)
+        if constexpr (TEAMS_WEIGH)
             quad = Work::gram()[k][me.thread];
         else
             quad = __ldcg(&gram[quad_of_a(group, k)][me.thread]);
@@ -698,15 +713,16 @@ struct Given {  // to the team, of the kernel's arguments
 // What a group of a team does: multiplies the stages of its segments, one after another, and solves their rows,
 // or, of `gram`, keeps the products.
 template <int group, bool of_gram>
-__device__ __forceinline__ void solve_rows(Work& work, const Member& me, const Given& given) {
-    const bool mine = me.thread < FACTORS;
+__device__ __forceinline__ void solve_rows(Work& work, const Member& member, const Given& given) {
     Turn turn = {0};
     Sums<group> sums;
     clear(sums);
 #pragma unroll 1
-    for (int number = first_segment(me.team); number < given.n_segments; number += TEAMS * gridDim.x) {
+    for (int number = first_segment(member.team); number < given.n_segments; number += TEAMS * gridDim.x) {
+        const Member me = member.again();
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
+        bool errors = false;    // whether the stage is multiplied again, by what rounding took
         int left, before = -1;  // ratings from the stage on; the stage before, whose products may go on
         constexpr bool with_gram = IMPLICIT && !of_gram;
         if constexpr (with_gram) {
@@ -724,32 +740,43 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
 #pragma unroll 1
         do {
             wait(work.barriers[turn.place].full, turn.parity);
-            constexpr bool weighs = TEAMS_WEIGH && !of_gram;  // while products of the stage before go on
-            if constexpr (weighs) weigh(work.rows[turn.place], work.parts[turn.parity][turn.place].left, me);
             show_to_strips();
-            if constexpr (weighs) me.sync();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
-            multiply<group>(sums, work.rows[turn.place], min(left, STAGE), !with_gram && before < 0);
+            multiply<group>(sums, work.rows[turn.place], work.beside[BESIDE_BYTES ? turn.place : 0], min(left, STAGE),
+                            !with_gram && before < 0, errors, me);
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
                 segment = part.segment;
                 if constexpr (!of_gram) {
                     const int exponent = IMPLICIT ? 0 : part.exponent;  // of x
                     const float unit = given.unit[0], per_unit = given.unit[1];
                     ridge = given.ridges[segment.row] * per_unit * per_unit;
-                    from_unit = per_unit * power_of_two(-exponent);
-                    if (mine && segment.count > 0)
+                    if constexpr (!TEAMS_WEIGH) from_unit = per_unit * power_of_two(-exponent);
+                    if (me.thread < FACTORS && segment.count > 0)
                         x = given.solved[segment.row * (long long)FACTORS + me.thread] * unit * power_of_two(exponent);
                     if constexpr (IMPLICIT) ridge *= power_of_two(part.exponent) * power_of_two(part.exponent);
                 }
             }
-            strips_wait<1>();
-            if (before >= 0) release(before);
+            if constexpr (TEAMS_WEIGH) {
+                strips_wait<0>();
+                if (!of_gram && !errors && part.exponent <= MOST_ROUNDED) {
+                    errors = true;
+                    continue;
+                }
+                errors = false;
+                release(turn.place);
+            } else {
+                strips_wait<1>();
+                if (before >= 0) release(before);
+            }
             before = turn.place;
             turn.advance(1);
-        } while (left > STAGE);
-        strips_wait<0>();
-        release(before);
+        } while (left > STAGE || errors);
+        if constexpr (!TEAMS_WEIGH) {
+            strips_wait<0>();
+            release(before);
+        }
+        const Member solving = me.again();
         // Of F^T F, which has more parts and nothing beside, more at once.
         constexpr int at_once = !of_gram ? 1 : FACTORS > 208 ? 2 : 4;
         if (segment.parts > 1 && !sum_parts_of_row<at_once>(sums, segment, given.partial, given.arrived, me.thread,
@@ -764,8 +791,9 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& me, const G
             continue;
         }
         if (segment.count > 0)
-            x = from_unit * solve<group>(sums, work.solver, me, x, ridge, given.cg_steps, given.cg_tolerance);
-        if (mine) given.solved[segment.row * (long long)FACTORS + me.thread] = x;
+            x = solve<group>(sums, work.solver, solving, x, ridge, given.cg_steps, given.cg_tolerance);
+        if (segment.count > 0) x *= TEAMS_WEIGH ? given.unit[1] : from_unit;  // where registers are few, read late
+        if (solving.thread < FACTORS) given.solved[segment.row * (long long)FACTORS + solving.thread] = x;
     }
 }
 
@@ -788,7 +816,7 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
             initialize(work.barriers[threadIdx.x].empty, WARPS);
         }
     }
-    if constexpr (GRAM_IN_SHARED && !of_gram)
+    if constexpr (TEAMS_WEIGH && !of_gram)
         for (unsigned k = threadIdx.x; k < QUADS_OF_A * THREADS; k += ALL_THREADS) {
             const int thread = k % THREADS, group = thread / (THREADS / GROUPS), number = k / THREADS;
             if (number < quads_of_a(group))

@@ -40,6 +40,13 @@ __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
     return product;
 }
 
+// What rounding took from `product`, the products of two pairs of halves.
+__device__ inline unsigned multiply_halves_error(unsigned a, unsigned b, unsigned product) {
+    unsigned error;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(error) : "r"(a), "r"(b), "r"(product ^ 0x80008000u));
+    return error;
+}
+
 // Starts to copy 16 bytes from global to shared memory, through L1 or bypassing it; zeros instead where `valid` is
 // false. L1 holds what is on its way: where shared memory leaves it little, that limits how much can be.
 template <bool through_l1 = true>

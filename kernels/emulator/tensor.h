@@ -16,6 +16,14 @@ inline unsigned multiply_halves(unsigned a, unsigned b) {
     return product(0) | product(16) << 16;
 }
 
+inline unsigned multiply_halves_error(unsigned a, unsigned b, unsigned product) {
+    auto error = [&](int shift) -> unsigned {
+        const float exact = from_half(half_bits(a >> shift)) * from_half(half_bits(b >> shift));
+        return to_half(exact - from_half(half_bits(product >> shift)));
+    };
+    return error(0) | error(16) << 16;
+}
+
 template <bool through_l1 = true>
 inline void copy_async(void* shared, const void* global, bool valid) {
     for (int k = 0; k < 4; ++k)

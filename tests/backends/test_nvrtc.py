@@ -103,10 +103,16 @@ def test_no_fast_kernel_spills(frame):
     assert (spilled.spill_store_bytes <= 80).all()  # a few words, as its header says
 
 
-@pytest.mark.parametrize(("factors", "implicit"), [(256, 0), (113, 1), (128, 1)])
-def test_products_of_hopper_spill_nothing(factors, implicit):
-    given = HOPPER | {"FACTORS": factors, "IMPLICIT": implicit}
-    assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **given))).empty
+def test_products_of_hopper_spill_nothing():
+    assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
+
+
+@pytest.mark.parametrize("factors", [64, *slow(49, 56)])
+def test_ten_blocks_of_64_factors_share_a_multiprocessor_of_hopper(factors):
+    defines = HOPPER | {"FACTORS": factors, "IMPLICIT": 1, "STAGE_ROWS": 32, "WGMMA": 0}
+    kernels = pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **defines)).set_index("kernel")
+    assert kernels.registers.tensor_core <= 65536 // (10 * 64) // 8 * 8
+    assert kernels.spill_store_bytes.tensor_core <= 8  # two words, as gather.cuh says
 
 
 @pytest.mark.parametrize("factors", [64, *slow(1, 7, 16, 32, 48, 80, 100, 128)])

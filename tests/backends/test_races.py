@@ -90,11 +90,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         ALS(5, solver="cumf_cg", device="emulator", biases=True).fit(train, 1)
         longer = ragged_ratings(n_users=12, n_items=150, longest=130, seed=3)
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
-        for factors, apart in ((65, False), (65, True), (5, True)):  # implicit feedback by Hopper's own products
+        of_hopper = {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64}
+        ALS(65, solver="tensor_core", device="emulator", biases=False).make_solver(train, **of_hopper).solve_users()
+        for factors in (65, 5):
             with monkeypatch.context() as hopper:
-                chosen = {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64}
-                hopper.setattr(als_tensor_core, "of_device", lambda *_, chosen=chosen: chosen)
-                hopper.setattr(als_tensor_core, "takes_warpgroups", lambda *_, apart=apart: apart)
+                hopper.setattr(als_tensor_core, "takes_warpgroups", lambda *_: True)
                 ImplicitALS(factors, solver="tensor_core", device="emulator").fit(train, 1)
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
             ALS(5, solver=kernel, device="emulator", threads=256, biases=False).fit(train, 2, test)

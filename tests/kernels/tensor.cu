@@ -30,6 +30,7 @@ extern "C" __global__ void pairs(const float* low, const float* high, unsigned* 
     result[t] = to_halves(low[t], high[t]);
 }
 
-extern "C" __global__ void products(const unsigned* a, const unsigned* b, unsigned* result) {
-    result[threadIdx.x] = multiply_halves(a[threadIdx.x], b[threadIdx.x]);
+extern "C" __global__ void products(const unsigned* a, const unsigned* b, unsigned* result, unsigned* errors) {
+    const unsigned product = result[threadIdx.x] = multiply_halves(a[threadIdx.x], b[threadIdx.x]);
+    errors[threadIdx.x] = multiply_halves_error(a[threadIdx.x], b[threadIdx.x], product);
 }

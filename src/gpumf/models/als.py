@@ -290,8 +290,8 @@ class ALS(_LeastSquares, Factorization, Model):
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
-    solver : a name of `ALS.solvers()`; by default that expected to be the fastest for the device. From 129
-        columns on, `tensor_core` runs the kernel of `warpgroups` on a GPU of compute capability 9.0
+    solver : a name of `ALS.solvers()`; by default that expected to be the fastest for the device. With 81 to
+        104 columns, and from 129 on, `tensor_core` runs the kernel of `warpgroups` on a GPU of compute capability 9.0
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
@@ -395,7 +395,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         Lists depend on w0 and on lambda_u more than on all else
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
-    solver : a name of `ImplicitALS.solvers()`; by default that expected to be the fastest for the device
+    solver : a name of `ImplicitALS.solvers()`; by default that expected to be the fastest for the device. From 65
+        factors on, `tensor_core` runs `ALS`'s kernel `warpgroups` on a GPU of compute capability 9.0
     device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU. For
         `preconditioned_cg`, too, by default 4 steps, and of preconditioned residuals, see
         `gpumf.solvers.als_preconditioned.PreconditionedCg`

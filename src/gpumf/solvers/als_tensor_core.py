@@ -46,7 +46,7 @@ def warpgroups_defines(hyper):
     return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "WGMMA": 1}
 
 
-def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False, implicit=False):
+def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
     """Work of the source, at the most: stages of rows in half precision, the ratings of these and of one stage more.
 
     With more than 192 factors so many stages are copied `ahead`, and the solver has memory of its own.
@@ -55,7 +55,7 @@ def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False, implicit=False)
     if wgmma:
         width = 256 if width > 128 else 128
     stages, vectors = (ahead + 2, 11 if wgmma else 7) if width > 192 else (3, 0)
-    stages, row, numbers = (stages + 1, width, 24 if implicit else 20) if wgmma else (stages, width + 8, 10)
+    stages, row, numbers = (stages + 1, width, 20) if wgmma else (stages, width + 8, 10)
     of_ratings = stages + 1 + (wgmma and width > 192)
     return stage_rows * (2 * stages * row + numbers * of_ratings) + vectors * 4 * width + (64 if vectors else 0)
 
@@ -67,7 +67,7 @@ def is_hopper(facts):
 
 def takes_warpgroups(facts, factors, implicit):
     """Whether a GPU takes less time with warpgroups.cu than with tensor_core.cu, measured by als_ladder."""
-    return is_hopper(facts) and not implicit and factors > 128
+    return is_hopper(facts) and (factors > 64 if implicit else 80 < factors <= 104 or factors > 128)
 
 
 def of_device(facts, factors, implicit):
@@ -77,8 +77,8 @@ def of_device(facts, factors, implicit):
     There are 32 ratings a stage where 64 do not fit the shared memory.
     """
     wgmma = is_hopper(facts) and not implicit and (112 < factors <= 128 or factors > 192)
-    small = not implicit and 48 < factors <= 64
-    fits = _max_shared_bytes(factors, 64, wgmma=wgmma, implicit=implicit) <= facts["shared_bytes_per_block"]
+    small = 48 < factors <= 64
+    fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
     return {
         "WGMMA": int(wgmma),
         "THROUGH_L1": int(factors > 64 and not wgmma),

@@ -11,8 +11,8 @@ from gpumf.solvers.base import Version
 class WarpGroups(Gathering, ALSSolver):
     """kernels/als/warpgroups.cu: what `TensorCore` does, by warps that fetch and others that multiply and solve.
 
-    It is made for 129 to 256 factors, where `TensorCore` launches it too, and for 65 to 128, where three teams share
-    a block. It runs with fewer. Rows with few ratings are left to short_rows.cu.
+    It is made for 65 factors and more, of which `takes_warpgroups` says where `TensorCore` launches it too. It runs
+    with fewer. Rows with few ratings are left to short_rows.cu.
 
     longest, short : as of `Gathering`
     """

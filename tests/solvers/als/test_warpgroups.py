@@ -152,11 +152,13 @@ def nine(host, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "factors", "options", "columns", "expected"),
     [
-        (ALS, 128, {"biases": False}, 128, False),
+        *[(ALS, f, {"biases": False}, f, 80 < f <= 104) for f in (64, 80, 81, 104, 105, 128)],
         (ALS, 129, {"biases": False}, 129, True),
         (ALS, 127, {"biases": True}, 129, True),
         (ALS, 256, {"biases": False}, 256, True),
-        (ImplicitALS, 256, {}, 256, False),
+        (ImplicitALS, 64, {}, 64, False),
+        (ImplicitALS, 65, {}, 65, True),
+        (ImplicitALS, 256, {}, 256, True),
     ],
 )
 def test_tensor_core_launches_it_where_it_takes_less_time(nine, model, factors, options, columns, expected):

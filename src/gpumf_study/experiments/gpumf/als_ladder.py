@@ -79,7 +79,7 @@ def _versions(model, device):
     hopper, explicit = is_hopper(device.facts), model.alpha is None
     for version, parts in VERSIONS.items():
         if isinstance(parts, str):
-            if hopper and model.factors > 64 and (explicit or takes_warpgroups(device.facts, model.factors, True)):
+            if (hopper and explicit and model.factors > 64) or _launches_another(model, device):
                 yield version
             continue
         has_plan = 64 < model.factors <= 128 or model.factors > 192
@@ -89,6 +89,11 @@ def _versions(model, device):
             continue
         if parts.get("short") != 0 or (explicit and model.factors > 64):
             yield version
+
+
+def _launches_another(model, device):
+    """Whether tensor_core launches warpgroups.cu for implicit feedback, which has no solver of that name."""
+    return model.alpha is not None and takes_warpgroups(device.facts, model.factors, True)
 
 
 def _source(model, version):
@@ -105,9 +110,12 @@ def _solver(model, version, train):
     parts = VERSIONS[version]
     if not isinstance(parts, str):
         return model.make_solver(train, **parts)
-    # Of ImplicitALS it is what `tensor_core` launches.
-    solver = parts if model.alpha is None else model.solver
-    return type(model)(**model.get_params() | {"solver": solver}).make_solver(train)
+    if model.alpha is not None:
+        return model.make_solver(train)
+    other = type(model)(
+        model.factors, model.regularization, biases=False, clip=False, solver=parts, device=model.device
+    )
+    return other.make_solver(train)
 
 
 def _timings(model, train, device, repeats):
