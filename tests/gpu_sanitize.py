@@ -48,7 +48,7 @@ TESTS = {
     "dense": [f"solvers/als/test_{name}.py" for name in ("dense", "preconditioned")],
     "bayesian": ["models/test_bayesian.py"],
     "cumf": ["solvers/als/test_cumf.py"],
-    "implicit": ["solvers/als/test_implicit.py"],
+    "implicit": [f"solvers/als/test_{name}.py" for name in ("implicit", "implicit_on_hopper")],
     "rbm": [f"solvers/rbm/test_{name}.py" for name in ("rbm", "divergence")],
     "sgd": ["solvers/sgd/test_sgd.py"],
     "sgd_others": [*(f"solvers/sgd/test_{name}.py" for name in SGD), "models/test_chunks.py"],

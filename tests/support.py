@@ -90,6 +90,20 @@ def ragged_ratings(n_users=60, n_items=40, longest=35, seed=None, name="ragged")
     return Ratings(users[order], items[order], values[order], n_users, n_items, scale=(1, 5), name=name)
 
 
+def integer_factors(rows, factors, seed):
+    """Small integers, so that scores are exact in any order of summation and often equal."""
+    return np.random.default_rng(seed).integers(-2, 3, (rows, factors)).astype(np.float32)
+
+
+def seen_ratings(n_users, n_items, seed):
+    """Rows of every length: the first users have seen all items, all but one, ..., the last ones none."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, n_items // 2 + 1, n_users)
+    counts[:4], counts[-2:] = np.maximum(n_items - np.arange(4), 0), 0
+    items = np.concatenate([rng.choice(n_items, count, replace=False) for count in counts])
+    return Ratings(np.repeat(np.arange(n_users), counts), items, np.ones(len(items)), n_users, n_items)
+
+
 def mixed(n_users=24, n_items=90, seed=0, few=(0, 1, 1)):
     """Users with `few` ratings, one with all items, and others; ratings from -2 to 5, zeros among them."""
     rng = np.random.default_rng(seed)

@@ -6,6 +6,10 @@
 #error "compile with -DFACTORS=f; -DIMPLICIT, -DWGMMA and -DTHROUGH_L1=0 or 1; -DSTAGE_ROWS=64, or 32 for less shared memory"
 #endif
 
+#if WGMMA && IMPLICIT
+#error "warpgroups.cu has Hopper's own products for implicit feedback"
+#endif
+
 #if WGMMA
 #include "als/strips.cuh"
 #else
@@ -44,14 +48,16 @@ constexpr int READS = (STAGE + THREADS - 1) / THREADS;
 using Sums = float[QUADS][4];
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
 
-// Registers of a thread in addition to its sums: operands, addresses. On Hopper teams of one warp are faster with
-// fewer, since more of them are resident; on other architectures they would spill.
+// Registers of a thread in addition to its sums: operands, addresses; with IMPLICIT, weights. On Hopper teams of one
+// warp are faster with fewer, since more of them are resident; on other architectures they would spill. With IMPLICIT
+// and 49 to 64 factors two warps are faster with fewer there, too, although they spill a few.
 #if __CUDA_ARCH__ == 900
 constexpr int OTHER_REGISTERS = WARPS == 1 ? 48 : TILES == 12 ? 56 : 64;
+constexpr int OF_WEIGHTS = TILES == 4 ? 0 : 16;
 #else
-constexpr int OTHER_REGISTERS = 64;
+constexpr int OTHER_REGISTERS = 64, OF_WEIGHTS = 16;
 #endif
-constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + 16 * IMPLICIT;
+constexpr int REGISTERS = 4 * QUADS + OTHER_REGISTERS + OF_WEIGHTS * IMPLICIT;
 constexpr int BLOCKS = REGISTERS * THREADS * TEAMS < 65536 ? 65536 / (REGISTERS * THREADS * TEAMS) : 1;
 
 // Shared memory of a team.
@@ -266,14 +272,7 @@ struct Pipeline {
             if (t >= STAGE) break;
             float right = value[k];
 #if IMPLICIT
-            // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their
-            // root.
-            const float scaled = scales.ratings * scales.ratings * fabsf(value[k]);  // alpha |r|, scaled
-            const float least = max(scales.root * 0x1p-6f, 0x1p-24f);
-            const bool seen = value[k] != 0.0f;
-            const half_bits root = to_half(max(scaled * rsqrtf(max(scaled, 0x1p-100f)), least));
-            to.roots[place_of(t)] = seen ? root : 0;
-            right = value[k] > 0.0f ? __fdividef(scales.root * scales.root + scaled, from_half(root)) : 0.0f;
+            right = weigh_rating(value[k], scales, [&](half_bits root) { to.roots[place_of(t)] = root; });
 #else
             right *= scales.ratings;
 #endif

@@ -8,6 +8,8 @@
 #error "compile with -DFACTORS=f"
 #endif
 
+#include "common/async_mma.cuh"
+
 // 14 and 15 as 16: with groups of two sizes there are more bodies of code (plan.cuh), which take longer than the tiles
 // saved.
 constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
@@ -35,7 +37,7 @@ __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_f
 // The least e >= -100 with x < 2^e, for x >= 0.
 __device__ __forceinline__ int exponent_of(float x) { return max((int)(__float_as_uint(x) >> 23) - 126, -100); }
 
-// Rounded factors are below 2^6, scaled ratings below 2^8, square roots of scaled weights below 2^4: products of two
+// Rounded factors are below 2^6, scaled ratings and weights below 2^8, square roots of these below 2^4: products of two
 // fit FP16, and the dot products of the solver FP32, for rows of millions of ratings.
 constexpr int FACTOR_EXPONENT = 6;
 template <bool implicit>
@@ -59,4 +61,23 @@ __device__ __forceinline__ Scales scales_of(float largest, float root_of_alpha) 
         const int exponent = RATING_EXPONENT<false> - exponent_of(largest);
         return {exponent, power_of_two(exponent), 1.0f};
     }
+}
+
+// With implicit feedback, of a rating: what its row of factors is multiplied by, for use(), and the right side's value
+// beside it. That is its scaled weight, where one operand of A is multiplied, or the square root, where both are.
+template <bool one_operand = false, class Use>
+__device__ __forceinline__ float weigh_rating(float value, const Scales& scales, Use use) {
+    // Weights below 2^-12 count as 2^-12, small against the 1 that is added, so that FP16 has digits for their root.
+    const float scaled = scales.ratings * scales.ratings * fabsf(value);  // alpha |r|, scaled
+    const float whole = scales.root * scales.root;
+    const float exact = one_operand ? scaled : scaled * rsqrtf(max(scaled, 0x1p-100f));
+    const half_bits factor = to_half(max(exact, max(one_operand ? whole * 0x1p-12f : scales.root * 0x1p-6f, 0x1p-24f)));
+    use(value != 0.0f ? factor : half_bits(0));
+    return value > 0.0f ? __fdividef(whole + scaled, from_half(factor)) : 0.0f;
+}
+
+// Eight halves, each times the same, which is given twice.
+__device__ __forceinline__ uint4 times(uint4 x, unsigned twice) {
+    return {multiply_halves(x.x, twice), multiply_halves(x.y, twice), multiply_halves(x.z, twice),
+            multiply_halves(x.w, twice)};
 }

@@ -16,7 +16,8 @@
 //   - A row with more ratings than a segment is summed up in parts by other blocks before: the same bits in every run.
 //   - Rows whose residual is small enough are skipped.
 //   - G is the sum of products that take its rows in two parts, of TF32 each: where factors are many and lambda is
-//     small, what TF32 leaves out of G is more than lambda.
+//     small, what TF32 leaves out of G is more than lambda. Of many factors, Y U^-1 and the solution, of x U^T, are
+//     such sums, too: three products of TF32 with U^-1 take the place of a triangular system in FP32.
 //
 // Bytes of a step: 2 f + 8 for each rating, and six vectors of f numbers for each row.
 //
@@ -318,11 +319,11 @@ extern "C" __global__ void split_rows(float* __restrict__ rows, long long n, flo
     low[k] = whole - high;
 }
 
-// gram += cross + cross^T, square matrices. Grid and block: a thread an entry.
+// gram += cross + cross^T, square matrices, in the upper triangle. Grid and block: a thread an entry.
 extern "C" __global__ void add_both(float* __restrict__ gram, const float* __restrict__ cross, int width) {
     const long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (k >= (long long)width * width) return;
-    gram[k] += cross[k] + cross[k % width * width + k / width];
+    const long long row = k / width, column = k % width;
+    if (row < width && column >= row) gram[k] += cross[k] + cross[column * width + row];
 }
 
 // G + ridge I, and ones on the diagonal behind `factors`. Of the trace, a ridge has to be large enough for FP32; it is

@@ -79,12 +79,13 @@ __device__ __forceinline__ void clear_right(Number<body>, Sums& sums) {
 }
 #endif
 
-// sums = the segment's products; for a row of several segments, those of the whole row in the last team to arrive,
-// which alone returns true.
+// sums = the segment's products and what begin() makes of them, which go() may change when the first copies are under
+// way; for a row of several segments, those of the whole row in the last team to arrive, which alone returns true.
+template <class Begin, class Go>
 __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
-                                             int* arrived) {
+                                             int* arrived, Begin begin, Go go) {
     const Team& team = pipeline.team;
-    clear(sums);
+    begin();
     auto use = [&](int s) {
         pipeline.step(s);
         const Stage& stage = pipeline.stage(s);
@@ -95,12 +96,14 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
         strips_wait<1>();
     };
     if constexpr (PERSISTENT) {
+        go();
         do use(pipeline.used);
         while (pipeline.left(pipeline.used++) > STAGE);
         strips_wait<0>();
     } else {
         const int n_stages = (pipeline.length + STAGE - 1) / STAGE;
         pipeline.start();
+        go();
         for (int s = 0; s < n_stages; ++s) use(s);
         strips_wait<0>();
         copy_wait<0>();
@@ -108,4 +111,10 @@ __device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, con
     }
     if (segment.parts == 1) return true;
     return sum_parts_of_row<4>(sums, segment, partial, arrived, team.thread, team.last, [&] { team.sync(); });
+}
+
+// The same of the products alone.
+__device__ __forceinline__ bool sum_products(Sums& sums, Pipeline& pipeline, const Segment& segment, Quads* partial,
+                                             int* arrived) {
+    return sum_products(sums, pipeline, segment, partial, arrived, [&] { clear(sums); }, [] {});
 }

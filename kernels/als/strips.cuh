@@ -1,5 +1,5 @@
 // The plan of tensor_core.cu with WGMMA, Hopper's own products: which warpgroup of a team computes which blocks of A.
-// plan.cuh is the plan for all other GPUs, for fewer than 209 factors, and for implicit feedback, for which it is faster.
+// plan.cuh is the plan for all other GPUs, for implicit feedback, and where it is faster.
 //
 // A block is 64 x 64. An instruction of a warpgroup multiplies 16 ratings for 64 rows and two or three blocks of columns
 // that have a constant distance; both operands are read from shared memory, and it goes on while the warps copy and read.
@@ -21,7 +21,7 @@
 constexpr bool BLOCKED = TILES > 12;
 constexpr int GROUPS = BLOCKED ? 2 : 1, WARPS = 4 * GROUPS;
 constexpr int BLOCK_ROWS = 64, WIDTH = 2 * GROUPS * BLOCK_ROWS;  // of the vectors
-static_assert(PADDED <= WIDTH && PADDED > WIDTH - BLOCK_ROWS && !IMPLICIT);
+static_assert(PADDED <= WIDTH && PADDED > WIDTH - BLOCK_ROWS);
 constexpr int PARTS = 1 + WARPS;  // of a product with a vector: of rows, and of transposes by warp
 
 // Of a group's instruction 0 or 1: the blocks of columns, their first quad; the row of blocks, the columns.

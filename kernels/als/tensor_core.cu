@@ -103,18 +103,31 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, BLOCKS)
             pipeline.length = given.length;
             pipeline.scales = scales;
         }
+        // With IMPLICIT a row begins with F^T F, which is loaded while its ratings are, into the registers of the sums.
         Sums sums;
-        if (!sum_products(sums, pipeline, segment, partial, arrived)) continue;
-        const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
-        const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
+        auto begin = [&] {
 #if IMPLICIT
 #pragma unroll
-        for (int q = 0; q < QUADS; ++q) {
-            const float4 all = (*gram)[q][i];
-            const float scale = scales.root * scales.root;
-            add(sums[q], {scale * all.x, scale * all.y, scale * all.z, scale * all.w});
-        }
+            for (int q = 0; q < QUADS; ++q) {
+                const float4 all = (*gram)[q][i];
+                sums[q][0] = all.x, sums[q][1] = all.y, sums[q][2] = all.z, sums[q][3] = all.w;
+            }
+#else
+            clear(sums);
 #endif
+        };
+        auto go = [&] {
+#if IMPLICIT
+            const float scale = given.part == 0 ? scales.root * scales.root : 0.0f;  // once in a row of several parts
+#pragma unroll
+            for (int q = 0; q < QUADS; ++q)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sums[q][e] *= scale;
+#endif
+        };
+        if (!sum_products(sums, pipeline, segment, partial, arrived, begin, go)) continue;
+        const float per_unit = unit[1], ratings = IMPLICIT ? 1.0f : scales.ratings;
+        const float ridge = ridges[segment.row] * per_unit * per_unit * (scales.root * scales.root);
         if (segment.count > 0) {
             if constexpr (!PERSISTENT) x = mine ? team.kept().start[i] : 0.0f;
             x = solve(sums, team, x * unit[0] * ratings, ridge, cg_steps, cg_tolerance);

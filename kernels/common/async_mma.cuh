@@ -22,11 +22,29 @@ __device__ inline float from_half(half_bits h) {
     return x;
 }
 
+// Two numbers as halves, the first one in the low bits.
+__device__ inline unsigned to_halves(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+    unsigned halves;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+    return halves;
+#else
+    return to_half(low) | (unsigned)to_half(high) << 16;
+#endif
+}
+
 // The products of two pairs of halves.
 __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
     unsigned product;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
     return product;
+}
+
+// What rounding took from `product`, the products of two pairs of halves.
+__device__ inline unsigned multiply_halves_error(unsigned a, unsigned b, unsigned product) {
+    unsigned error;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(error) : "r"(a), "r"(b), "r"(product ^ 0x80008000u));
+    return error;
 }
 
 // Starts to copy 16 bytes from global to shared memory, through L1 or bypassing it; zeros instead where `valid` is

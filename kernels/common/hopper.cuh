@@ -48,9 +48,8 @@ __device__ inline void wait(Barrier& barrier, int parity) {
 
 // A barrier of so many threads, whole warps, that all come to the same number, from 1 to 15, each from its own place in
 // the code. (With bar.sync, which is aligned, all of them would have to come from the same one.)
-template <int number>
-__device__ inline void sync_some(int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"n"(number), "r"(threads) : "memory");
+__device__ inline void sync_some(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // By all warps of a warpgroup: from here on each thread has so many registers, fewer or more than before. Returns
@@ -65,6 +64,13 @@ template <int registers>
 __device__ inline unsigned grow_registers() {
     unsigned thread;
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %1; mov.u32 %0, %%tid.x;" : "=r"(thread) : "n"(registers));
+    return thread;
+}
+
+// threadIdx.x, read again: what is computed from it takes no registers before.
+__device__ inline unsigned thread_again() {
+    unsigned thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
 }
 
@@ -88,9 +94,24 @@ struct StripOperand {
 
     __device__ unsigned long long descriptor() const {
         const unsigned from = (unsigned)__cvta_generic_to_shared(halves);
-        constexpr unsigned long long to_eight_rows = 1024 / 16, permuted = 1;
-        return from >> 4 | (unsigned long long)(to_block >> 4) << 16 | to_eight_rows << 32 | permuted << 62;
+        return from >> 4 | (unsigned long long)(to_block >> 4) << 16 | fixed;
     }
+
+    static constexpr unsigned long long to_eight_rows = 1024 / 16, permuted = 1;
+    static constexpr unsigned long long fixed = to_eight_rows << 32 | permuted << 62;
+};
+
+// The same, where others are a constant number of bytes away, a multiple of 16: one instruction finds their addresses.
+struct StripPlace {
+    unsigned low;  // of the descriptor, the address first
+
+    __device__ explicit StripPlace(const StripOperand& operand) : low((unsigned)operand.descriptor()) {}
+    __device__ StripPlace further(int bytes) const {
+        StripPlace result = *this;
+        result.low += bytes >> 4;
+        return result;
+    }
+    __device__ unsigned long long descriptor() const { return low | StripOperand::fixed; }
 };
 
 // Two columns of 16 halves each in shared memory, for multiply_strip, and six more that count for nothing:
@@ -141,8 +162,8 @@ struct PairOperand {
 // all[first + ..] += left^T right for 64 columns and so many, by a warpgroup: its warp w has rows 16 w to + 15 of the
 // sums, spread over the lanes as by multiply_add. Without `add` it is = in the place of +=. It goes on behind the call;
 // see strips_wait.
-template <int columns, int first, int n>
-__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const StripOperand& right,
+template <int columns, int first, int n, class Operand>
+__device__ inline void multiply_strip(float (&all)[n][4], const Operand& left, const Operand& right,
                                       bool add = true) {
     static_assert(columns % 64 == 8 || columns % 16 == 0);
     static_assert(columns <= 256 && first + columns / 8 <= n);
@@ -170,13 +191,50 @@ __device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& le
 }
 
 // The same for a pair of columns: all[first] += left^T right.
-template <int columns, int first, int n>
-__device__ inline void multiply_strip(float (&all)[n][4], const StripOperand& left, const PairOperand& right) {
+template <int columns, int first, int n, class Operand>
+__device__ inline void multiply_strip(float (&all)[n][4], const Operand& left, const PairOperand& right,
+                                      bool add = true) {
     static_assert(columns == 8);
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {" PLACES_8 "}, %4, %5, 1, 1, 1, 1, 0;"
+    asm volatile("{ .reg .pred add; setp.ne.b32 add, %6, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {" PLACES_8 "}, %4, %5, add, 1, 1, 1, 0; }"
                  : QUADS_1(first)
-                 : "l"(left.descriptor()), "l"(right.descriptor()));
+                 : "l"(left.descriptor()), "l"(right.descriptor()), "r"((int)add));
+}
+
+// The same with the left operand in registers, of each warp its 16 columns as load_transposed gives them. Behind a
+// strips_begin that comes after they are written; they are read until strips_wait.
+#define STRIP_OF_REGISTERS(width, l0, l1, l2, l3, right, more, ...)                                              \
+    if constexpr (columns == width)                                                                             \
+        asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #more ", 0;\n"                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" #width "k16.f32.f16.f16 {" PLACES_##width "}, {%" #l0   \
+                     ", %" #l1 ", %" #l2 ", %" #l3 "}, %" #right ", add, 1, 1, 1; }"                            \
+                     : __VA_ARGS__                                                                              \
+                     : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(b), "r"((int)add));
+template <int columns, int first, int n>
+__device__ inline void multiply_strip(float (&all)[n][4], const unsigned (&left)[4], const StripPlace& right,
+                                      bool add = true) {
+    static_assert(columns % 16 == 0 && columns <= 128 && first + columns / 8 <= n);
+    const unsigned long long b = right.descriptor();
+    STRIP_OF_REGISTERS(16, 8, 9, 10, 11, 12, 13, QUADS_2(first))
+    STRIP_OF_REGISTERS(32, 16, 17, 18, 19, 20, 21, QUADS_4(first))
+    STRIP_OF_REGISTERS(48, 24, 25, 26, 27, 28, 29, QUADS_4(first), QUADS_2(first + 4))
+    STRIP_OF_REGISTERS(64, 32, 33, 34, 35, 36, 37, QUADS_8(first))
+    STRIP_OF_REGISTERS(80, 40, 41, 42, 43, 44, 45, QUADS_8(first), QUADS_2(first + 8))
+    STRIP_OF_REGISTERS(96, 48, 49, 50, 51, 52, 53, QUADS_8(first), QUADS_4(first + 8))
+    STRIP_OF_REGISTERS(112, 56, 57, 58, 59, 60, 61, QUADS_8(first), QUADS_4(first + 8), QUADS_2(first + 12))
+    STRIP_OF_REGISTERS(128, 64, 65, 66, 67, 68, 69, QUADS_16(first))
+}
+template <int columns, int first, int n>
+__device__ inline void multiply_strip(float (&all)[n][4], const unsigned (&left)[4], const PairOperand& right,
+                                      bool add = true) {
+    static_assert(columns == 8);
+    asm volatile("{ .reg .pred add; setp.ne.b32 add, %9, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {" PLACES_8
+                 "}, {%4, %5, %6, %7}, %8, add, 1, 1, 0; }"
+                 : QUADS_1(first)
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right.descriptor()), "r"((int)add));
 }
 
 #undef STRIP
+#undef STRIP_OF_REGISTERS
 #endif

@@ -71,7 +71,7 @@ void __threadfence();
 // For what CUDA C++ has no name (emulator/hopper.h). A barrier of so many threads, by its number from 1 to 15; and a
 // thread waits until another one of the block wakes all that wait for the same object.
 
-void sync_some(unsigned number, unsigned threads, Here);
+void sync_some(unsigned number, unsigned threads, Here = here());
 void wait_for(const char* what, const void* object, Here);
 void wake(const void* object);
 

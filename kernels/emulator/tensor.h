@@ -7,11 +7,21 @@ using half_bits = unsigned short;
 inline half_bits to_half(float x) { return __float2half(x).bits; }
 inline float from_half(half_bits h) { return __half2float({h}); }
 
+inline unsigned to_halves(float low, float high) { return to_half(low) | unsigned(to_half(high)) << 16; }
+
 inline unsigned multiply_halves(unsigned a, unsigned b) {
     auto product = [&](int shift) -> unsigned {
         return to_half(from_half(half_bits(a >> shift)) * from_half(half_bits(b >> shift)));
     };
     return product(0) | product(16) << 16;
+}
+
+inline unsigned multiply_halves_error(unsigned a, unsigned b, unsigned product) {
+    auto error = [&](int shift) -> unsigned {
+        const float exact = from_half(half_bits(a >> shift)) * from_half(half_bits(b >> shift));
+        return to_half(exact - from_half(half_bits(product >> shift)));
+    };
+    return error(0) | error(16) << 16;
 }
 
 template <bool through_l1 = true>

@@ -3,6 +3,7 @@
 //   1. top_items: for each user of a list the k items with the largest p_u . q_i, best first, among the candidates that
 //      the user has not seen.
 //      For few users the items are cut into parts, for as many blocks as fill the GPU, and merge_lists joins the lists.
+//      For many users screened.cu finds the same lists faster.
 //   2. top_scores: the same of scores that are given.
 //   3. ranking_metrics: precision, recall, average precision and normalized discounted cumulative gain of each of those
 //      lists against the user's test items.
@@ -19,6 +20,7 @@
 //   - items come in ascending order and equal scores are rejected, so the lower position wins a tie, as in a stable
 //     sort, and two runs give the same bits.
 #include "common/async_mma.cuh"
+#include "metrics/sorted.cuh"
 
 #if !defined(FACTORS) || !defined(WARPS)
 #error "compile with -DFACTORS=f and -DWARPS=4, or 2 for less shared memory"
@@ -28,32 +30,9 @@ constexpr int USERS_PER_WARP = 8, USERS = WARPS * USERS_PER_WARP;
 constexpr int ITEMS = 8, TILE = 32 * ITEMS;  // items of a lane, of a tile
 constexpr int THREADS = 32 * WARPS;
 constexpr int CHUNK = 8, CHUNKS = (FACTORS + CHUNK - 1) / CHUNK, PADDED = CHUNKS * CHUNK;  // factors
-constexpr int AHEAD = 2;                      // chunks being copied while one is used
-constexpr unsigned WARP = 0xffffffffu;        // mask of all lanes
+constexpr int AHEAD = 2;  // chunks being copied while one is used
 
-// Minus infinity, below every score.
-__device__ inline float lowest() { return __uint_as_float(0xff800000u); }
-
-struct Entry {
-    float score;
-    int item;  // -1 where there is none: the score is NaN in the results
-};
-
-// Binary search of a lane's value in a sorted range.
-__device__ inline bool contains(const int* sorted, long long begin, long long end, int value) {
-    while (begin < end) {
-        const long long middle = (begin + end) / 2;
-        if (sorted[middle] < value)
-            begin = middle + 1;
-        else if (sorted[middle] > value)
-            end = middle;
-        else
-            return true;
-    }
-    return false;
-}
-
-// The same for a value that all lanes of the warp look for: each round reads 32 places at once, for the latency.
+// As `contains`, for a value that all lanes of the warp look for: each round reads 32 places at once, for the latency.
 __device__ inline bool warp_contains(const int* sorted, long long begin, long long end, int value) {
     const int lane = threadIdx.x % 32;
     while (end - begin > 32) {
@@ -204,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const int place = first_user + mine + j / k;
         if (place >= n_users) break;
         items[place * (long long)k + j % k] = lists[j].item;
-        scores[place * (long long)k + j % k] = lists[j].item < 0 ? __uint_as_float(0x7fffffffu) : lists[j].score;
+        scores[place * (long long)k + j % k] = lists[j].item < 0 ? not_a_score() : lists[j].score;
     }
 }
 
@@ -232,7 +211,7 @@ __device__ void best_of(float* shared, int n, int k, long long place, Score scor
     for (int j = lane; j < k; j += 32) {
         const int number = list[j].item;
         items[place * k + j] = number < 0 ? -1 : item_of(number);
-        scores[place * k + j] = number < 0 ? __uint_as_float(0x7fffffffu) : list[j].score;
+        scores[place * k + j] = number < 0 ? not_a_score() : list[j].score;
     }
 }
 

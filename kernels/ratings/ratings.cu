@@ -19,6 +19,22 @@ extern "C" __global__ void count_outside(const int* __restrict__ keys, long long
     if (k < n && (unsigned)keys[k] >= (unsigned)bound) atomicAdd(found, 1);
 }
 
+// Grid and block: any. found: (2,), grows by the number of threads that met a rating that comes before the one before
+// it: by user and then item, and by item and then user.
+extern "C" __global__ void find_descents(const int* __restrict__ users, const int* __restrict__ items, long long n,
+                                         int* found) {
+    const long long stride = gridDim.x * (long long)blockDim.x;
+    bool by_user = false, by_item = false;
+    for (long long k = blockIdx.x * (long long)blockDim.x + threadIdx.x + 1; k < n; k += stride) {
+        const int user = users[k], user_before = users[k - 1], item = items[k], item_before = items[k - 1];
+        if (user < user_before || (user == user_before && item < item_before)) by_user = true;
+        if (item < item_before || (item == item_before && user < user_before)) by_item = true;
+        if (by_user && by_item) break;
+    }
+    if (by_user) atomicAdd(&found[0], 1);
+    if (by_item) atomicAdd(&found[1], 1);
+}
+
 // Grid: any. Block: at most 1024. bounds: (2, grid), the least and the largest value that each block sees.
 extern "C" __global__ void range_of_values(const float* __restrict__ values, long long n, float* __restrict__ bounds) {
     __shared__ float least[1024], largest[1024];

@@ -243,12 +243,66 @@ def test_out_of_memory_is_one_sentence(device, fake, source):
             work()
 
 
+class There(np.ndarray):
+    """An array of the stand-in's device."""
+
+    def set(self, values, stream):
+        assert isinstance(stream, SimpleNamespace) and values.dtype == self.dtype
+        np.copyto(np.asarray(self), values)
+
+    def get(self, stream, out, blocking=True):
+        assert out.dtype == self.dtype and out.flags.c_contiguous
+        np.copyto(out, np.asarray(self))
+        return out
+
+
+@pytest.fixture
+def copying(device, fake, monkeypatch):
+    """The device, whose arrays are of another type than NumPy's, and long from 1,000 bytes on."""
+    cupy, cuda = sys.modules["cupy"], sys.modules["cupy"].cuda
+    module = sys.modules[type(device).__module__]
+    cupy.ndarray = There
+    cupy.empty = lambda shape, dtype: np.full(shape, 1, dtype).view(There)
+    cupy.asarray = lambda values: np.array(values).view(There)
+    cupy.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(There)
+    cupy.asnumpy = lambda array, stream=None: np.array(array)
+
+    def stream(**_):
+        return SimpleNamespace(wait_event=lambda event: None, synchronize=lambda: None)
+
+    cuda.Stream, cuda.get_current_stream = stream, stream
+    cuda.Event = lambda **_: SimpleNamespace(record=lambda stream=None: None, synchronize=lambda: None)
+    monkeypatch.setattr(module.cupyx, "empty_pinned", np.empty, raising=False)
+    monkeypatch.setattr(module, "_STAGED", 1000)
+    monkeypatch.setattr("gpumf.backends.streaming.PIECE", 80)
+    return device
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, bool])
+def test_long_arrays_are_copied_in_pieces(copying, dtype):
+    values = np.random.default_rng(0).integers(0, 200, (500, 7)).astype(dtype)
+    given = values, values[:3], values.T, copying.array(values[::2])
+    for copy, one in zip(copying.arrays(given), given, strict=True):
+        assert isinstance(copy, There) and copy.dtype == one.dtype and copy.shape == one.shape
+        assert np.array_equal(copying.to_numpy(copy), one)
+    there, out = copying.array(values), np.empty(values.shape, np.float64)
+    assert copying.to_numpy(there, out=out) is out and np.array_equal(out, values)
+    assert copying.to_numpy(there, np.float64).dtype == np.float64
+    assert np.array_equal(copying.to_numpy(there, after=copying.mark()), values)
+    with copying.sending([values, values[:1], values[1:]]) as (arrays, whole):
+        for n in range(4):
+            whole(n)
+            assert all(map(np.array_equal, arrays[:n], [values, values[:1], values[1:]]))
+    (room, short) = copying.room([there, there[:1]])()
+    assert room.shape == values.shape and room.dtype == dtype and short.shape == (1, 7)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(5,), (1000, 7), (64, 3, 5)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 def test_long_arrays_go_through_pinned_memory_unchanged(cuda, monkeypatch, shape, dtype):
     monkeypatch.setattr("gpumf.backends.cuda._STAGED", 1)
-    monkeypatch.setattr("gpumf.backends.cuda._STAGE", 72)
+    monkeypatch.setattr("gpumf.backends.streaming.PIECE", 72)
     values = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
     there = cuda.array(values)
     assert there.shape == shape and there.dtype == dtype

@@ -44,10 +44,20 @@ def test_tensor_core_products(launcher, valid):
 
 def test_products_of_halves_round_as_numpy(launcher):
     a, b = np.random.default_rng(5).standard_normal((2, 64)).astype(np.float16) * np.float16(30)
-    result = launcher.empty(32, np.uint32)
-    arguments = launcher.array(a.view(np.uint32)), launcher.array(b.view(np.uint32)), result
+    result, errors = launcher.empty(32, np.uint32), launcher.empty(32, np.uint32)
+    arguments = launcher.array(a.view(np.uint32)), launcher.array(b.view(np.uint32)), result, errors
     launcher.kernel(KERNELS / "tensor.cu", "products")(1, 32, *arguments)
-    assert np.array_equal(launcher.to_numpy(result).view(np.float16), a * b)
+    product, rest = (launcher.to_numpy(of).view(np.float16) for of in (result, errors))
+    assert np.array_equal(product, a * b)
+    exact = a.astype(np.float64) * b
+    assert np.array_equal(rest, (exact - product).astype(np.float16)) and rest.any()
+
+
+def test_pairs_of_halves_round_as_numpy(launcher):
+    values = np.random.default_rng(4).standard_normal((64, 2)).astype(np.float32) * np.float32(1e-3)
+    result, (low, high) = launcher.empty(64, np.uint32), map(launcher.array, np.ascontiguousarray(values.T))
+    launcher.kernel(KERNELS / "tensor.cu", "pairs")(1, 64, low, high, result)
+    assert np.array_equal(launcher.to_numpy(result).view(np.float16).reshape(64, 2), values.astype(np.float16))
 
 
 def test_half_precision_rounds_as_numpy(launcher):

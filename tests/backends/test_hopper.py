@@ -32,6 +32,18 @@ def test_products_of_a_strip(hopper, columns):
     np.testing.assert_allclose(hopper.to_numpy(result), exact, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [16, 128, *slow(32, 48, 64, 80, 96, 112)])
+def test_products_of_a_strip_in_registers(hopper, columns):
+    width = -(-columns // 64) * 64
+    rows = np.random.default_rng(columns).standard_normal((16, width)).astype(np.float16)
+    result, pair = hopper.empty((64, columns), np.float32), hopper.empty((64, 2), np.float32)
+    kernel = hopper.kernel(KERNELS / "hopper_registers.cu", "strip_of_registers", WGMMA=1, COLUMNS=columns)
+    kernel(1, 128, hopper.array(rows.view(np.uint16)), result, pair)
+    exact = rows[:, :64].T.astype(np.float64) @ rows
+    np.testing.assert_allclose(hopper.to_numpy(result), exact[:, :columns], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(hopper.to_numpy(pair), 2 * exact[:, :2], rtol=1e-5, atol=1e-5)
+
+
 def handed_over(device, rounds=5):
     """What the kernel made of values, and what it should have."""
     values, result = np.arange(32 * rounds, dtype=np.int32) ** 2, device.empty(rounds, np.int32)

@@ -60,7 +60,7 @@ def test_every_version_compiles():
     chosen = [
         *sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0], THROUGH_L1=[1]),
         ("als/tensor_core.cu", HOPPER),
-        ("als/warpgroups.cu", {"FACTORS": 100, "WGMMA": 1}),
+        *[("als/warpgroups.cu", {"FACTORS": 100, "IMPLICIT": implicit, "WGMMA": 1}) for implicit in range(2)],
     ]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
@@ -107,17 +107,30 @@ def test_products_of_hopper_spill_nothing():
     assert spilling(pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **HOPPER))).empty
 
 
+@pytest.mark.parametrize("factors", [64, *slow(49, 56)])
+def test_ten_blocks_of_64_factors_share_a_multiprocessor_of_hopper(factors):
+    defines = HOPPER | {"FACTORS": factors, "IMPLICIT": 1, "STAGE_ROWS": 32, "WGMMA": 0}
+    kernels = pd.DataFrame(nvrtc.resources("als/tensor_core.cu", 90, **defines)).set_index("kernel")
+    assert kernels.registers.tensor_core <= 65536 // (10 * 64) // 8 * 8
+    assert kernels.spill_store_bytes.tensor_core <= 8  # two words, as gather.cuh says
+
+
 @pytest.mark.parametrize("factors", [64, *slow(1, 7, 16, 32, 48, 80, 100, 128)])
 def test_draws_on_tensor_cores_spill_nothing(factors):
     for kernels in nvrtc.resources_of([("als/tensor_core_draw.cu", sm, {"FACTORS": factors}) for sm in (75, 80, 90)]):
         assert spilling(pd.DataFrame(kernels)).empty
 
 
-@pytest.mark.parametrize("factors", [200, 256, *slow(1, 129, 192, 193, 248, 249, 255)])
-def test_warpgroups_spill_nothing(factors):
-    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, WGMMA=1))
+@pytest.mark.parametrize("implicit", [0, 1])
+@pytest.mark.parametrize(
+    "factors",
+    [100, 128, 200, 256, *slow(1, 65, 72, 80, 88, 96, 104, 105, 112, 113, 120, 121, 129, 192, 193, 248, 249, 255)],
+)
+def test_warpgroups_spill_nothing(factors, implicit):
+    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=implicit, WGMMA=1))
     assert spilling(kernels).empty
-    assert kernels.registers.max() == 168, "of 384 threads, before they share otherwise"
+    threads = 384 if not 64 < factors <= 128 else 512 if implicit or factors > 104 else 640
+    assert kernels.registers.max() == 65536 // threads // 8 * 8, "of all threads, before they share otherwise"
 
 
 def test_a_spill_in_a_fast_kernel_is_seen():

@@ -7,9 +7,11 @@ import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, search
 from gpumf.backends import sources
+from gpumf.models import ranking
 from gpumf.models.initial import normal_factors, uniform_factors
 from gpumf.ratings import synthetic_device
 from gpumf.ratings.device import DeviceRatings
+from gpumf.solvers import als_tensor_core
 from gpumf.solvers.als_cumf import Cumf
 from gpumf_study.experiments.gpumf import race_demonstration, race_steps
 from gpumf_study.experiments.thesis import elementwise_cube
@@ -88,6 +90,12 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         ALS(5, solver="cumf_cg", device="emulator", biases=True).fit(train, 1)
         longer = ragged_ratings(n_users=12, n_items=150, longest=130, seed=3)
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
+        of_hopper = {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64}
+        ALS(65, solver="tensor_core", device="emulator", biases=False).make_solver(train, **of_hopper).solve_users()
+        for factors in (65, 5):
+            with monkeypatch.context() as hopper:
+                hopper.setattr(als_tensor_core, "takes_warpgroups", lambda *_: True)
+                ImplicitALS(factors, solver="tensor_core", device="emulator").fit(train, 1)
         for kernel in ("thesis_global", "thesis_hybrid", "thesis_shared"):
             ALS(5, solver=kernel, device="emulator", threads=256, biases=False).fit(train, 2, test)
         for kernel in kernels_on(BayesianMF, "emulator"):
@@ -119,7 +127,11 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         assert DeviceRatings.of(replace(train, scale=None), host).bounds == (train.values.min(), train.values.max())
         SGD(5, solver="fast", tiles=3, device="emulator", biases=False).fit(there, 1)
         wide = ragged_ratings(n_users=4, n_items=600, longest=200, seed=2)  # items in parts, whose lists are merged
-        ALS(5, device="emulator").fit(wide, 1).recommend(0, 3)
+        model = ALS(5, device="emulator").fit(wide, 1)
+        model.recommend(0, 3)
+        with monkeypatch.context() as many:
+            many.setattr(ranking, "_SCREENED_USERS", 1)
+            model.recommend(np.arange(4), 3)
         alike = {"regularization": [0.1, 1.0]}, longer, 1
         for model, options in (
             (ALS, {"solver": "tensor_core"}),

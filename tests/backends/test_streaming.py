@@ -1,6 +1,9 @@
 """The order of copies and kernels of a streamed array, on streams that run as late or as early as they may."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from mmap import PAGESIZE
 
 import numpy as np
 import pytest
@@ -79,6 +82,25 @@ class Room:
     def set(self, pinned, stream):
         self.machine.do(lambda: stream.work.append(lambda: self.values.__setitem__(slice(None), pinned)))
 
+    def get(self, stream, out, blocking):
+        assert not blocking
+        self.machine.do(lambda: stream.work.append(lambda: out.__setitem__(slice(None), self.values)))
+
+    def __len__(self):
+        return len(self.values)
+
+    @property
+    def dtype(self):
+        return self.values.dtype
+
+    @property
+    def itemsize(self):
+        return self.values.itemsize
+
+    @property
+    def nbytes(self):
+        return self.values.nbytes
+
 
 class Slot:
     def __init__(self, machine):
@@ -148,6 +170,124 @@ def test_what_is_launched_between_steps_sees_the_rows_so_far(launcher, values):
         assert all(np.array_equal(rows, values[:end] + 1) for end, rows in found)
         if last is None:
             assert there.dtype == values.dtype and np.array_equal(launcher.to_numpy(there), values)
+
+
+class PinnedRoom:
+    def __init__(self, machine):
+        self.pinned, self.copied = np.full(streaming.PIECE, 249, np.uint8), Event(machine)
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    """A machine is of one thread; pieces are short."""
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(streaming, "_copiers", lambda process: pool)
+        monkeypatch.setattr(streaming, "PIECE", 16)
+        yield pool
+
+
+FLAT = [np.arange(1, 26, dtype=np.float32), np.arange(100, 107), np.arange(3, dtype=np.uint8), np.empty(0, np.int32)]
+
+
+def copied_there(machine, first=None):
+    """Send arrays and give them back; what the kernels saw of those that they waited for, if they did."""
+    kernels, copies = Stream(machine), Stream(machine)
+    there = [Room(machine, np.full_like(array, 77)) for array in FLAT]
+    rooms, seen, copied = [PinnedRoom(machine) for _ in range(2)], [], Event(machine)
+    try:
+        with streaming.sent(list(zip(FLAT, there, strict=True)), rooms, copies) as wait:
+            if first is not None:
+                wait(first)
+                copied.record(copies)
+                kernels.wait_event(copied)
+                kernels.work.append(lambda: seen.extend(array.values.copy() for array in there[:first]))
+                kernels.synchronize()
+    finally:
+        assert copies.done == len(copies.work), "a copy is under way"
+    here = [np.full(len(array), 7, np.result_type(array, np.float64)) for array in FLAT]
+    streaming.receive(list(zip(here, there, strict=True)), rooms, copies)
+    return [array.values for array in there], here, seen
+
+
+@pytest.mark.parametrize("eager", [(), (KERNELS,), (COPIES,), (KERNELS, COPIES)])
+@pytest.mark.parametrize("first", [None, 1, 2, 4])
+def test_arrays_that_are_sent_arrive_whole_and_come_back(one_thread, eager, first):
+    there, here, seen = copied_there(Machine(eager=eager), first)
+    for arrived, back, array in zip(there, here, FLAT, strict=True):
+        assert np.array_equal(arrived, array) and np.array_equal(back, array)
+    assert len(seen) == (first or 0) and all(map(np.array_equal, seen, FLAT))
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_goes_wrong_leaves_no_copy_under_way_and_a_pool_that_works(one_thread, before):
+    whole = Machine()
+    copied_there(whole, 2)
+    assert whole.calls > 60
+    for at in range(1, whole.calls + 1):
+        with pytest.raises(KeyboardInterrupt):
+            copied_there(Machine(at, before), 2)
+        assert one_thread.submit(int).result(60) == 0
+
+
+def test_what_was_not_begun_when_the_body_fails_stays_there(one_thread):
+    machine, begun, go_on = Machine(), threading.Event(), threading.Event()
+    rooms = [PinnedRoom(machine) for _ in range(2)]
+    there = Room(machine, np.zeros(4096, np.uint8))
+    real = there.machine.do
+
+    def once(what):
+        begun.set()
+        go_on.wait(60)
+        real(what)
+
+    machine.do = once
+    with (
+        pytest.raises(ZeroDivisionError),
+        streaming.sent([(np.ones(4096, np.uint8), there)], rooms, Stream(machine)),
+    ):
+        begun.wait(60)
+        threading.Timer(0.05, go_on.set).start()
+        _ = 1 / 0
+    assert there.values[:16].all() and not there.values.all()
+
+
+def test_many_threads_copy_what_one_does(monkeypatch):
+    monkeypatch.setattr(streaming, "PIECE", 64)
+    machine, lock = Machine(), threading.Lock()
+    real = machine.do
+
+    def one_by_one(what):
+        with lock:
+            real(what)
+
+    machine.do = one_by_one
+    with ThreadPoolExecutor(5) as pool:
+        monkeypatch.setattr(streaming, "_copiers", lambda process: pool)
+        copies = Stream(machine)
+        machine.eager = (0,)
+        source = np.random.default_rng(0).integers(0, 256, 100_001).astype(np.uint8)
+        there, back = Room(machine, np.zeros_like(source)), np.zeros_like(source)
+        rooms = [PinnedRoom(machine) for _ in range(3)]  # fewer than threads
+        with streaming.sent([(source, there)], rooms, copies):
+            pass
+        streaming.receive([(back, there)], rooms, copies)
+    assert np.array_equal(there.values, source) and np.array_equal(back, source)
+
+
+def test_new_memory_is_touched_by_others_and_waited_for(one_thread):
+    go_on, arrays = threading.Event(), [np.ones((40_000, 3), np.float32), np.ones(5, np.uint8)]
+    one_thread.submit(go_on.wait, 60)
+    wait = streaming.touched(arrays)
+    assert all(array.all() for array in arrays)
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    go_on.set()
+    waiting.join(60)
+    for array in arrays:
+        bytes_of = array.reshape(-1).view(np.uint8)
+        assert not bytes_of[::PAGESIZE].any() and np.count_nonzero(array) >= array.size - -(-array.nbytes // PAGESIZE)
 
 
 @pytest.mark.gpu

@@ -6,7 +6,8 @@ constexpr int BLOCKS = (COLUMNS + 63) / 64;
 // result = (64, COLUMNS): the first 64 columns of rows, transposed, times all of them, twice. rows: halves (16, 64 BLOCKS).
 // Block: a warpgroup.
 extern "C" __global__ void strip(const half_bits* rows, float* result) {
-    __shared__ __align__(1024) half_bits tile[BLOCKS][16][64];
+    __shared__ __align__(1024) half_bits tiles[2][BLOCKS][16][64];
+    auto& tile = tiles[1];
     for (int k = threadIdx.x; k < 16 * 64 * BLOCKS; k += 128) {
         const int row = k / (64 * BLOCKS), column = k % (64 * BLOCKS);
         tile[column / 64][row][(column % 64 / 8 ^ row % 8) * 8 + column % 8] = rows[k];
@@ -19,7 +20,9 @@ extern "C" __global__ void strip(const half_bits* rows, float* result) {
     const StripOperand operand = {tile[0][0], (int)sizeof tile[0]};
     strips_begin();
     multiply_strip<COLUMNS, 0>(sums, operand, operand, false);
-    multiply_strip<COLUMNS, 0>(sums, operand, operand);
+    const StripOperand before = {tiles[0][0][0], (int)sizeof tile[0]};
+    const StripPlace same = StripPlace(before).further(sizeof tiles[0]);
+    multiply_strip<COLUMNS, 0>(sums, same, same);
     strips_commit();
     strips_wait<0>();
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
@@ -55,8 +58,8 @@ extern "C" __global__ void hand_over(const int* values, int rounds, int* result)
             sums[warp - 1] = sum;
             arrive(empty[place]);
         }
-        sync_some<1>(64);
+        sync_some(1, 64);
         if (threadIdx.x == 32) result[round] = sums[0] + sums[1];
-        sync_some<2>(64);
+        sync_some(2, 64);
     }
 }

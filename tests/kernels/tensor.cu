@@ -25,6 +25,12 @@ extern "C" __global__ void round_trip(const float* values, half_bits* halves, fl
     back[t] = from_half(halves[t]);
 }
 
-extern "C" __global__ void products(const unsigned* a, const unsigned* b, unsigned* result) {
-    result[threadIdx.x] = multiply_halves(a[threadIdx.x], b[threadIdx.x]);
+extern "C" __global__ void pairs(const float* low, const float* high, unsigned* result) {
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    result[t] = to_halves(low[t], high[t]);
+}
+
+extern "C" __global__ void products(const unsigned* a, const unsigned* b, unsigned* result, unsigned* errors) {
+    const unsigned product = result[threadIdx.x] = multiply_halves(a[threadIdx.x], b[threadIdx.x]);
+    errors[threadIdx.x] = multiply_halves_error(a[threadIdx.x], b[threadIdx.x], product);
 }

@@ -10,27 +10,13 @@ from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.models import factorization, ranking
 from gpumf.models.ranking import CpuRanking, KernelRanking, LaunchedRanking, ScoresKernelRanking, popular_items
 from gpumf.ratings import DeviceRatings, Ratings
-from support import kernels_on, ragged_ratings
+from support import integer_factors, kernels_on, ragged_ratings, seen_ratings
 
 FIRST = np.zeros(1, int)  # the first user alone
 
 
 def ranking_of(device, *arguments):
     return CpuRanking(*arguments) if device == "cpu" else KernelRanking(*arguments, device)
-
-
-def integer_factors(rows, factors, seed):
-    """Small integers, so that scores are exact in any order of summation and often equal."""
-    return np.random.default_rng(seed).integers(-2, 3, (rows, factors)).astype(np.float32)
-
-
-def seen_ratings(n_users, n_items, seed):
-    """Rows of every length: the first users have seen all items, all but one, ..., the last ones none."""
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, n_items // 2 + 1, n_users)
-    counts[:4], counts[-2:] = np.maximum(n_items - np.arange(4), 0), 0
-    items = np.concatenate([rng.choice(n_items, count, replace=False) for count in counts])
-    return Ratings(np.repeat(np.arange(n_users), counts), items, np.ones(len(items)), n_users, n_items)
 
 
 @pytest.mark.parametrize("k", [1, 10, 33, 128])

@@ -3,6 +3,7 @@
 import time
 from dataclasses import astuple
 from itertools import pairwise
+from operator import is_
 
 import numpy as np
 import pytest
@@ -160,15 +161,39 @@ def test_times_add_up(device, sets, monkeypatch, tmp_path):
     assert astuple(ALS.load(tmp_path / "model.npz").times) == astuple(model.times)
 
 
+def test_what_is_learned_is_copied_into_memory_asked_for_while_it_trained(launcher, sets, monkeypatch):
+    train, validation = sets
+    plain, made, room = ALS(5, device=launcher.name).fit(train, 2), [], launcher.room
+
+    def noted(arrays):
+        ready = room(arrays)
+        return lambda: made.append(ready()) or made[-1]
+
+    monkeypatch.setattr(launcher, "room", noted)
+    model = ALS(5, device=launcher.name).fit(train, 2)
+    assert all(map(is_, model._learned, made[0]))
+    assert [one.tobytes() for one in model._learned] == [one.tobytes() for one in plain._learned]
+    model.fit(train, 2, validation, keep="best")  # what was best is on the host
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(("name", "orders"), [("ALS", ("by_user", "by_item")), ("fast", ())])
+def test_a_fit_begins_the_orders_of_its_solver_as_the_ratings_arrive(launcher, sets, monkeypatch, name, orders):
+    begun, begin = [], DeviceRatings._begin
+    monkeypatch.setattr(DeviceRatings, "_begin", lambda self, given: begun.append(given) or begin(self, given))
+    MODELS[name](launcher.name).fit(sets[0], 1, sets[1])
+    assert begun == [orders] * bool(orders)
+
+
 def test_an_epoch_on_a_device_takes_few_launches_and_waits(launcher, sets, monkeypatch):
     counts = {"launch": 0, "wait": 0, "allocate": 0}
 
     def counted(name, method, of=launcher):
         real = getattr(of, method)
 
-        def call(*arguments):
+        def call(*arguments, **named):
             counts[name] += 1
-            return real(*arguments)
+            return real(*arguments, **named)
 
         monkeypatch.setattr(of, method, call)
 

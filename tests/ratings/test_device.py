@@ -75,6 +75,46 @@ def test_compressed_forms_and_counts_are_the_hosts(both, launcher):
     assert there.mean == pytest.approx(here.mean, rel=1e-12) and there.nnz == here.nnz
 
 
+def same_rows(device, there, here):
+    same(device, (there.indptr, there.indices, there.values), (here.indptr, here.indices, here.values))
+
+
+@pytest.mark.parametrize("orders", [("by_user",), ("by_item", "by_user")])
+def test_orders_that_begin_before_the_values_are_there_are_the_hosts(both, launcher, orders, monkeypatch):
+    here, there = both[0], DeviceRatings._with_orders(both[0], launcher, orders)
+    monkeypatch.setattr(DeviceRatings, "_sorted", None)  # which is not asked again
+    for side in orders:
+        same_rows(launcher, getattr(there, side), getattr(here, side))
+    assert not vars(there)["_begun"]
+
+
+def test_ratings_with_other_values_take_orders_that_were_begun(launcher, monkeypatch):
+    here = ragged(40, 30, 500)
+    there = DeviceRatings._with_orders(here, launcher, ("by_user", "by_item"))
+    monkeypatch.setattr(DeviceRatings, "_sorted", None)
+    for made, wanted in [(there.less(0.25), here.less(0.25))]:
+        same_rows(launcher, made.by_user, wanted.by_user)
+        same_rows(launcher, made.by_item, wanted.by_item)
+    assert not vars(there)["_begun"]
+
+
+@pytest.mark.parametrize("side", ["by_user", "by_item"])
+@pytest.mark.parametrize("at", [None, 0, 1, "row", 499, 998])
+def test_ratings_that_come_in_order_are_not_copied(launcher, at, side):
+    cells = np.sort(np.random.default_rng(1).choice(2_000, 1_000, replace=False))
+    cells[600] = cells[601]
+    if at is not None:
+        at = int(np.flatnonzero(np.diff(cells // 40))[3]) if at == "row" else at
+        cells[at], cells[at + 1] = cells[at + 1], cells[at]
+    here = Ratings(cells // 40, cells % 40, np.arange(1_000), 50, 40)
+    here = here if side == "by_user" else here.transposed()
+    there = DeviceRatings.of(here, launcher)
+    rows, columns = getattr(there, side), there.items if side == "by_user" else there.users
+    assert (rows.indices is columns and rows.values is there.values) == (at is None)
+    same_rows(launcher, rows, getattr(here, side))
+    assert not there._in_order_already["by_item" if side == "by_user" else "by_user"]
+
+
 def test_orders_and_what_is_made_of_values_are_the_hosts(both, launcher):
     here = replace(both[0], values=both[0].values - np.float32(0.5), scale=None)
     there, places = DeviceRatings.of(here, launcher), here.users % here.nnz

@@ -236,11 +236,26 @@ def test_counters_are_read_from_nsight_computes_page():
     assert set(frame.x_unit[frame.metric == "duration"]) == {"ns"}
 
 
+def test_counters_of_several_processes_give_medians_and_a_rate_each():
+    rows = [
+        ("solve_cg", side, metric, value, repeat)
+        for repeat, scale in enumerate([1, 2, 4])
+        for side, factor in (("users", 1), ("items", 100))
+        for metric, value in (
+            ("duration", 1e9 / scale * factor), ("DRAM bytes read", 6e9), ("DRAM bytes written", 2e9),
+        )
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["x_kernel", "x_side", "metric", "value", "repeat"])
+    frame = frame.assign(data="netflix-synthetic", factors=100, x_copy_bytes_per_second=16e9)
+    assert kernel_counters.summary(frame)["solve_cg", "users"]["duration"] == 0.5e9
+    assert kernel_counters.of_dram(frame).set_index("repeat").of_copy.to_dict() == {0: 0.5, 1: 1, 2: 2}
+
+
 def test_without_nsight_compute_one_sentence_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(kernel_counters.backends, "available", lambda: True)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(backends.DeviceError, match="ncu was not found"):
-        kernel_counters.run("ml-100k-synthetic", 16)
+        kernel_counters.run("ml-100k-synthetic", 16, 1)
 
 
 def test_an_experiment_runs_from_the_command_line(tmp_path, monkeypatch, capsys):

@@ -4,24 +4,19 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 
-def gram(rows, made, add=False):
-    """Write rows^T rows to `made`, or add it to what is there."""
-    cross(rows, rows, made, add)
-
-
 def cross(a, b, made, add=False):
     """Write a^T b to `made`, or add it to what is there."""
     made[...] = a.T @ b + (made if add else 0)
 
 
-def product(a, b, made, transposed=False):
-    """Write a b to `made`; a b^T if transposed."""
-    np.matmul(a, b.T if transposed else b, out=made)
+def product(a, b, made, transposed=False, add=False):
+    """Write a b to `made`, or add it to what is there; a b^T if transposed."""
+    made[...] = a @ (b.T if transposed else b) + (made if add else 0)
 
 
 def factor(matrix):
-    """Leave U of U^T U = matrix, symmetric and positive definite, in its upper triangle."""
-    matrix[...] = np.linalg.cholesky(matrix).T
+    """Leave U of U^T U = matrix, symmetric and positive definite, in its upper triangle, which alone counts."""
+    matrix[...] = np.linalg.cholesky(matrix.T).T
 
 
 def solve(rows, upper, transposed=False):

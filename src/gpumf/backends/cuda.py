@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import cupy
 import cupyx
@@ -42,7 +43,7 @@ _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _STAGED = 8 << 20
 """Bytes of an array from which it goes through pinned memory, at the speed of the bus."""
 _STAGE = 64 << 20
-"""Bytes that do so at a time."""
+"""Bytes of pinned memory for rows that get to the device while others are worked on."""
 
 # Of static and dynamic shared memory together; above this a kernel must ask for the latter (CUDA programming guide,
 # "Shared Memory").
@@ -110,11 +111,6 @@ def _sort_once(number):
         cupy.zeros(2, np.int64).sort()
 
 
-def _stages(array):
-    """Where the parts of a long array begin that are in pinned memory at a time, and its length."""
-    return [*range(0, array.size, _STAGE // array.itemsize), array.size]
-
-
 @contextmanager
 def _cache_that_is_private():
     """Have CuPy load nothing from its cache, nor write to it, while this lasts, where others could write there too.
@@ -145,13 +141,17 @@ def _three(shape):
     return tuple(shape) if np.ndim(shape) else (int(shape),)
 
 
+def _event():
+    return cupy.cuda.Event(disable_timing=True)
+
+
 class _Slot:
     """Room for a part of arrays, in pinned memory and on the device, and events: when it is copied, when used up."""
 
     def __init__(self, device, arrays, longest):
         self.pinned = [cupyx.empty_pinned((longest, *a.shape[1:]), a.dtype) for a in arrays]
         self.arrays = [device.empty((longest, *a.shape[1:]), a.dtype) for a in arrays]
-        self.copied, self.used = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+        self.copied, self.used = _event(), _event()
 
 
 def _in_c_order(values):
@@ -186,20 +186,51 @@ class CudaDevice(Recorder):
 
     def arrays(self, values):
         """`array` of each of a list: long ones are on their way one right behind another."""
-        results, pieces, places = [], [], []
+        with self.sending(values) as (results, _):
+            return results
+
+    @contextmanager
+    def sending(self, values):
+        """(arrays, there): as `arrays`, while the body runs; leaving it waits for all.
+
+        there : function; what is launched after there(n) sees the first n whole
+        """
+        results, pairs, n_pairs = [], [], [0]
         for one in values:
             one = one if isinstance(one, cupy.ndarray) else np.asarray(one)
             if isinstance(one, cupy.ndarray) or one.nbytes < _STAGED:
                 results.append(self._allocated(_in_c_order, one, asked=one.nbytes))
-                continue
-            results.append(self.empty(one.shape, one.dtype))
-            source, there = (flat.reshape(-1).view(np.uint8) for flat in (np.ascontiguousarray(one), results[-1]))
-            for begin, end in pairwise(_stages(source)):
-                pieces.append([source[begin:end]])
-                places.append(there[begin:end])
-        for place, (part,) in zip(places, self._streamed(pieces), strict=True):
-            place[:] = part
-        return results
+            else:
+                results.append(self.empty(one.shape, one.dtype))
+                pairs.append([flat.reshape(-1).view(np.uint8) for flat in (np.ascontiguousarray(one), results[-1])])
+            n_pairs.append(len(pairs))
+        if not pairs:
+            yield results, lambda n: None
+            return
+        kernels, copies, copied = cupy.cuda.get_current_stream(), self._after_kernels(), _event()
+        with streaming.sent(pairs, self._rooms(), copies) as wait:
+
+            def there(n):
+                wait(n_pairs[n])
+                copied.record(copies)
+                kernels.wait_event(copied)
+
+            yield results, there
+
+    @staticmethod
+    def _after_kernels():
+        """A new stream, of copies, that waits for what is launched up to now: it may use the memory of new arrays."""
+        copies = cupy.cuda.Stream(non_blocking=True)
+        launched = _event()
+        launched.record(cupy.cuda.get_current_stream())
+        copies.wait_event(launched)
+        return copies
+
+    @staticmethod
+    def _rooms():
+        """Those of `streaming.sent`, in one block of memory: CuPy keeps it for the next to ask for as much."""
+        whole = cupyx.empty_pinned((streaming.n_rooms(), streaming.PIECE), np.uint8)
+        return [SimpleNamespace(pinned=pinned, copied=_event()) for pinned in whole]
 
     def array_in_parts(self, values, bounds):
         """(array, steps): as `array` of a long NumPy array, whose rows get there while others are worked on.
@@ -235,7 +266,7 @@ class CudaDevice(Recorder):
 
     def mark(self):
         """What `to_numpy` waits for to copy what is launched up to now, and not for what is launched later."""
-        event = cupy.cuda.Event(disable_timing=True)
+        event = _event()
         event.record()
         return event
 
@@ -261,11 +292,24 @@ class CudaDevice(Recorder):
             result[...] = cupy.asnumpy(array, stream=stream)
             return result
         source = cupy.ascontiguousarray(array).reshape(-1)
-        bounds, here = _stages(source), result.reshape(-1)
-        pinned = cupyx.empty_pinned(bounds[1], array.dtype)
-        for begin, end in pairwise(bounds):
-            streaming.copy(here[begin:end], source[begin:end].get(stream=stream, out=pinned[: end - begin]))
+        stream = stream or self._after_kernels()
+        streaming.receive([(result.reshape(-1), source)], self._rooms(), stream)
         return result
+
+    @staticmethod
+    def room(arrays):
+        """Function that returns NumPy arrays, to have `to_numpy` copy these into.
+
+        Until then threads have the system find memory for long ones, which takes longer than the copy.
+        """
+        made = [np.empty(one.shape, one.dtype) for one in arrays]
+        wait = streaming.touched([one for one in made if one.nbytes >= _STAGED])
+
+        def ready():
+            wait()
+            return made
+
+        return ready
 
     @staticmethod
     def empty_pinned(shape, dtype):

@@ -197,6 +197,23 @@ class EmulatorDevice(Recorder):
     def arrays(self, values):
         return list(map(self.array, values))
 
+    @contextmanager
+    def sending(self, values):
+        """(arrays, there): the first n arrays are whole from there(n) on, and all at the end."""
+        values = list(map(np.asarray, values))
+        results = [self.empty(one.shape, one.dtype) for one in values]
+
+        def there(n):
+            for result, one in zip(results[:n], values, strict=False):
+                result[:] = one
+
+        yield results, there
+        there(len(values))
+
+    def room(self, arrays):
+        """Function that returns NumPy arrays of the shapes and types of these."""
+        return lambda: [np.empty(one.shape, one.dtype) for one in arrays]
+
     def array_in_parts(self, values, bounds):
         """(array, steps): rows of the array are there from the step on that yields their end."""
         there = self.empty(values.shape, values.dtype)

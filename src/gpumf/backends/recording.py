@@ -36,7 +36,7 @@ class Recording:
 
 
 _REFUSED = {
-    **dict.fromkeys(("array", "arrays", "empty", "zeros"), "allocate"),
+    **dict.fromkeys(("array", "arrays", "sending", "empty", "zeros"), "allocate"),
     **dict.fromkeys(("to_numpy", "download"), "copy to the host"),
     "upload": "copy to the device",
     "stream": "copy",

@@ -11,7 +11,7 @@ from gpumf import backends
 from gpumf._util.progress import progress
 from gpumf.backends import sources
 from gpumf.models import ALS, RBM, SGD, ImplicitALS
-from gpumf.solvers.als_tensor_core import is_hopper, of_device
+from gpumf.solvers.als_tensor_core import is_hopper, of_device, takes_warpgroups
 
 
 def variants(factors: int) -> Iterator[tuple[str, dict]]:
@@ -24,6 +24,8 @@ def variants(factors: int) -> Iterator[tuple[str, dict]]:
         chosen = {"FACTORS": columns, **of_device(facts, columns, defines.get("IMPLICIT"))}
         if sources.needs_hopper(source):
             chosen["WGMMA"] = int(is_hopper(facts))
+            if not takes_warpgroups(facts, columns, True):
+                chosen["IMPLICIT"] = 0
         if all(defines.get(key, value) == value for key, value in chosen.items()):
             yield source, defines
 

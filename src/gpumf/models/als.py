@@ -290,8 +290,8 @@ class ALS(_LeastSquares, Factorization, Model):
     clip : bool, clip predictions to the rating scale, and errors with them, see `Factorization`; by default they are
     weighted : bool, `regularization` times the row's number of ratings (ALS-WR) in the place of lambda; by default
         unless biases are damped
-    solver : a name of `ALS.solvers()`; by default that expected to be the fastest for the device. From 129
-        columns on, `tensor_core` runs the kernel of `warpgroups` on a GPU of compute capability 9.0
+    solver : a name of `ALS.solvers()`; by default that expected to be the fastest for the device. With 81 to
+        104 columns, and from 129 on, `tensor_core` runs the kernel of `warpgroups` on a GPU of compute capability 9.0
     device : 'auto' (CUDA where there is one), 'cuda', 'cpu', or 'emulator' (the CUDA kernel on the CPU,
         checked)
     threads : on the CPU, the most threads on which the model's methods run, all threads by default, see
@@ -395,7 +395,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         Lists depend on w0 and on lambda_u more than on all else
     regularization_exponent : nu from 0 to 100, 0 for the same lambda for all, 1 for one in proportion to the weights
         of a user's pairs
-    solver : a name of `ImplicitALS.solvers()`; by default that expected to be the fastest for the device
+    solver : a name of `ImplicitALS.solvers()`; by default that expected to be the fastest for the device. From 65
+        factors on, `tensor_core` runs `ALS`'s kernel `warpgroups` on a GPU of compute capability 9.0
     device, threads, chunk, cg_steps, cg_tolerance : as of `ALS`; threads are without effect on a GPU. For
         `preconditioned_cg`, too, by default 4 steps, and of preconditioned residuals, see
         `gpumf.solvers.als_preconditioned.PreconditionedCg`
@@ -556,8 +557,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         before = {"unobserved_weight": 1.0, "regularization_exponent": 0.0}  # of files that do not have them
         return super()._of_content(header | {"parameters": before | header["parameters"]}, arrays, device, numbers)
 
-    def _finish(self, clock, arrays, rows, best):
-        super()._finish(clock, arrays, rows, best)
+    def _finish(self, clock, arrays, rows, best, room=None):
+        super()._finish(clock, arrays, rows, best, room)
         items, rated = self._learned[1][:_LOOKED_AT], self._item_known[:_LOOKED_AT]
         if rated.any() and np.abs(items).max() < _VANISHED:
             warnings.warn(

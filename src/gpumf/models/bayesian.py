@@ -207,7 +207,10 @@ class BayesianMF(Model):
         chain = _Chain(self, validation, rows)
         return validation and chain.errors, chain
 
-    def _to_host(self, arrays):
+    def _room(self, arrays):
+        return None
+
+    def _to_host(self, arrays, room=None):
         return arrays
 
     _apart = _to_host  # a chain's samples do not change

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib import import_module
+from itertools import repeat
 from operator import attrgetter, is_
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -392,7 +393,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             # For the history. Its import takes half a second, in which this thread waits for compilers anyway.
             Thread(target=import_module, args=["pandas"], daemon=True).start()
         clock.spent_on("transfer")
-        train, validation = self._placed(train), validation and self._placed(validation)
+        train = self._placed(train, self.solver_class.orders)
+        validation = validation and self._placed(validation)
         clock.spent_on("preprocess")
         check_finite(train, validation)
         return clock, train, validation
@@ -404,11 +406,14 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         """
         return []
 
-    def _placed(self, ratings):
-        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it."""
+    def _placed(self, ratings, orders=()):
+        """The ratings where the solver takes them from: on the device, or on the host where they do not fit it.
+
+        orders : what it takes them in, to be begun at once where that is possible
+        """
         there = self._there
         on_device = there and self._takes_from_device()
-        placed = DeviceRatings.where_they_fit(ratings, there) if on_device else ratings.on_host()
+        placed = DeviceRatings._where_they_fit(ratings, there, orders) if on_device else ratings.on_host()
         if placed is ratings:  # the constructor checks a copy
             ratings._check_columns()
         return placed
@@ -627,6 +632,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         else:
             newest = done(rows, 0, 0.0, None)
         first = newest[1][-1]["epoch"]
+        room = None if ending.keep == "best" else self._room(newest[0])
         try:
             for epoch in shown(range(first, first + epochs), progress, desc=name, unit="epoch"):
                 _, rows, best = newest
@@ -645,9 +651,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 if ending.over(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
-            self._finish(clock, *newest)
+            self._finish(clock, *newest, room)
             raise
-        self._finish(clock, *newest)
+        self._finish(clock, *newest, room)
         return train
 
     def _watch(self, validation, rows):
@@ -677,11 +683,12 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     def _keep_orders(self, train):
         """Keep of a training set, as it was trained on, what the first list of recommendations would make again."""
 
-    def _finish(self, clock, arrays, rows, best):
+    def _finish(self, clock, arrays, rows, best, room=None):
+        """Keep what is learned; on a device, in the arrays of its `room`, if one was made."""
         import pandas as pd
 
         clock.spent_on("transfer")
-        self._set_learned(best[0] if best else self._to_host(arrays))
+        self._set_learned(best[0] if best else self._to_host(arrays, room))
         clock.spent_on()
         self.epoch = (best[1] if best else rows[-1])["epoch"]
         history = pd.DataFrame(rows)
@@ -699,8 +706,17 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         """What a model keeps of a solver's arrays that began with `start`, where they are."""
         return arrays
 
-    def _to_host(self, arrays):
-        return tuple(map(self._there.to_numpy, arrays)) if self._there else arrays
+    def _room(self, arrays):
+        """What `_to_host` is given for arrays of these shapes, asked for some time before."""
+        there = self._there
+        return there and there.room(arrays)
+
+    def _to_host(self, arrays, room=None):
+        there = self._there
+        if not there:
+            return arrays
+        here = room() if room else repeat(None)
+        return tuple([there.to_numpy(one, out=out) for one, out in zip(arrays, here, strict=False)])
 
     def _apart(self, copies):
         """On the host, where later epochs' copies do not overwrite them."""

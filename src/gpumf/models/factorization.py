@@ -20,7 +20,7 @@ from gpumf.models.finite import SOURCE as FINITE
 from gpumf.models.initial import SOURCE as INITIAL
 from gpumf.models.initial import uniform_factors, with_bias_columns
 from gpumf.models.once import Once
-from gpumf.models.ranking import MAX_ITEMS, ItemColumns, KernelRanking, ranking_of
+from gpumf.models.ranking import MAX_ITEMS, SCREENED, ItemColumns, KernelRanking, ranking_of, screening
 from gpumf.models.ranking import SOURCE as RANKING
 from gpumf.ratings.csr import CompressedRows
 from gpumf.ratings.damped import DAMPING, Damped, column_of, row_biases, with_biases, without_biases
@@ -335,6 +335,8 @@ class Factorization(_Base):
         if self.columns in COLUMNS:
             found += [(ERRORS, {"FACTORS": self.columns})] * validates
             found.append((RANKING, {"FACTORS": self.columns, "WARPS": 4}))
+            if screened := screening(self._there, self.columns, train.n_users):
+                found.append((SCREENED, screened))
         return found
 
     def _forget_copies(self):

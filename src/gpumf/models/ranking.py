@@ -12,12 +12,15 @@ from gpumf.backends.cpu import ranking as cpu_ranking
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.solvers.base import COLUMNS, shape_of
 
-SOURCE = "metrics/ranking.cu"
+SOURCE, SCREENED = "metrics/ranking.cu", "metrics/screened.cu"
 sources.declare(SOURCE, FACTORS=COLUMNS, WARPS=[4, 2])
+_SCREENED_FACTORS = 256  # at most, for which there are registers
+sources.declare(SCREENED, FACTORS=range(1, _SCREENED_FACTORS + 1), WARPS=[8, 4])
 
 METRICS = ("precision", "recall", "map", "ndcg")
 MAX_ITEMS = 128  # of the longest list of a kernel
 _METRICS_BLOCK = 128  # CUDA threads, a warp a user
+_SCREENED_USERS = 40  # at a time, for each multiprocessor, from which screening pays
 _MAX_CELLS = 1 << 24  # users at a time, times items, of lists that are limited user by user
 _NATIVE_BATCH, _MAX_ENTRIES = 1 << 16, 1 << 20  # users at a time in C++, and entries of their lists
 
@@ -296,12 +299,16 @@ class LaunchedRanking(InBatches):
         there = items >= 0
         return items[there].astype(np.int64), scores[there]
 
-    def _lists(self, blocks, block, users, k, shared, parts=1, **more):
-        """Launch it: (items, scores) of these users, on the device, for one part of the items after another."""
+    def _lists(self, blocks, block, users, k, shared, parts=1, kernel=None, common=None, **more):
+        """Launch it: (items, scores) of these users, on the device, for one part of the items after another.
+
+        kernel, common : another one, and what it is given for all lists
+        """
         n = len(users)
         items, scores = (self._device.empty((parts * n, k), dtype) for dtype in (np.int32, np.float32))
         lists = {"users": users, "n_users": n, "k": k, "items": items, "scores": scores}
-        self._kernels[0](blocks, block, **lists, **self._given, **more, shared=shared)
+        kernel, common = (kernel, common) if kernel else (self._kernels[0], self._given)
+        kernel(blocks, block, **lists, **common, **more, shared=shared)
         return items, scores
 
     def _metrics(self, users, indptr, indices, items):
@@ -314,10 +321,50 @@ class LaunchedRanking(InBatches):
         return result
 
 
+def screening(device, factors, n_users):
+    """The definitions of screened.cu if it makes lists of so many users at a time faster, else None."""
+    facts = {"compute_capability": "8.0"} | device.facts  # which the emulator does not have
+    shared = facts["shared_bytes_per_block"]
+    many = n_users >= _SCREENED_USERS * facts["multiprocessors"]
+    if not many or factors > _SCREENED_FACTORS or shared < 97 << 10 or float(facts["compute_capability"]) < 8:
+        return None
+    return {"FACTORS": factors, "WARPS": 8 if shared >= 163 << 10 else 4}
+
+
+class ScreenedItems:
+    """Item factors as kernels/metrics/screened.cu takes them, on a device.
+
+    rows : float32 (n_items, ..), padded with zeros
+    """
+
+    def __init__(self, item_factors, device, defines):
+        self.shape, self._device = shape_of(device, SCREENED, **defines), device
+        measure, self._arrange, self.kernel = (
+            device.kernel(SCREENED, name, **defines)
+            for name in ("measure_items", "arrange_items", "top_items_screened")
+        )
+        n_items, factors = len(item_factors), device.array(item_factors)
+        self.rows = device.empty((n_items, self.shape.padded), np.float32)
+        self._given = {"n_items": n_items, "inverses": device.empty(n_items, np.float32), "rows": self.rows}
+        measure(-(-n_items // 256), 256, factors=factors, **self._given)
+        keys = device.to_numpy(self._given["inverses"])
+        keys[np.isnan(keys)] = 0  # of rows that are not screened, which come first
+        self._given["order"] = device.array(np.argsort(keys, kind="stable").astype(np.int32))
+
+    def records(self, candidates):
+        """Of all items in half precision, by descending norm, of which lists have candidates: uint16 (.., ..)."""
+        width = -(-len(self.rows) // self.shape.tile) * self.shape.tile
+        records = self._device.empty((width, self.shape.record), np.uint16)
+        given = self._given | {"candidates": candidates, "width": width, "records": records}
+        self._arrange(-(-records.size // 256), 256, **given)
+        return records
+
+
 class ItemColumns:
-    """Item factors as the kernel takes them, on a device: transposed, and padded with zeros."""
+    """Item factors as the kernels take them, on a device: transposed, and padded with zeros; on demand, screened."""
 
     def __init__(self, item_factors, device):
+        self._factors, self._device, self._screened = item_factors, device, None
         n_items, factors = item_factors.shape
         # The widest block whose users and lists of MAX_ITEMS fit the shared memory.
         for warps in (4, 2):
@@ -336,9 +383,16 @@ class ItemColumns:
         """Bytes of shared memory of a block with lists of k items."""
         return self.shape.work_bytes + self.shape.users * k * self.shape.entry_bytes
 
+    def screened(self, n_users):
+        """`ScreenedItems` of them if these make lists of so many users at a time faster, else None."""
+        defines = screening(self._device, self._factors.shape[1], n_users)
+        if defines and self._screened is None:
+            self._screened = ScreenedItems(self._factors, self._device, defines)
+        return self._screened if defines else None
+
 
 class KernelRanking(LaunchedRanking):
-    """By inner products of the factors, a tile of items at a time.
+    """By inner products of the factors, a tile of items at a time; of many users, of screened items: the same bits.
 
     item_factors : as of `InBatches`, or `ItemColumns` of them
     keep : function that is given the users' factors on the device once they are all there, of NumPy arrays. They are
@@ -346,6 +400,7 @@ class KernelRanking(LaunchedRanking):
     """
 
     _batch = 1 << 16  # lists of some are copied to the host while those of others are made
+    _records = None  # of screened items
 
     def __init__(self, user_factors, item_factors, candidates, seen, device, keep=None):
         device = backends.device(device)
@@ -353,7 +408,6 @@ class KernelRanking(LaunchedRanking):
         self._items = items = item_factors if there else ItemColumns(item_factors, device)
         super().__init__(device, "top_items", items.defines, candidates, seen, len(user_factors))
         self._merge = device.kernel(SOURCE, "merge_lists", **items.defines)
-        self._given |= {"n_tiles": items.n_tiles, "item_columns": items.columns}
         self._keep, self._n_users = keep, len(user_factors)
         if keep is None or self._n_users <= self._batch:
             self._here, self._given["user_factors"] = self._n_users, device.array(user_factors)
@@ -383,13 +437,21 @@ class KernelRanking(LaunchedRanking):
         return super().list_of(user, k)
 
     def _top_items(self, users, k):
+        if screened := self._items.screened(len(users)):
+            if self._records is None:
+                self._records = screened.records(self._given["candidates"])
+            shape, given = screened.shape, {"item_records": self._records, "item_rows": screened.rows}
+            given |= {name: value for name, value in self._given.items() if name != "candidates"}
+            blocks = -(-len(users) // shape.users)
+            return self._lists(blocks, shape.block, users, k, shape.work_bytes, 1, screened.kernel, given)
         items, shape, shared = self._items, self._items.shape, self._items.shared(k)
         blocks = -(-len(users) // shape.users)
         # Of few users, parts of the items: two blocks a multiprocessor.
         parts = max(min(items.n_tiles, 2 * self._device.facts["multiprocessors"] // max(blocks, 1)), 1)
         part_tiles = -(-items.n_tiles // parts)
         parts = -(-items.n_tiles // part_tiles)
-        found = self._lists((blocks, parts), shape.block, users, k, shared, parts, part_tiles=part_tiles)
+        given = {"n_tiles": items.n_tiles, "part_tiles": part_tiles, "item_columns": items.columns}
+        found = self._lists((blocks, parts), shape.block, users, k, shared, parts, **given)
         if parts == 1:
             return found
         lists = dict(zip(("part_items", "part_scores"), found, strict=True)) | {"parts": parts, "n_users": len(users)}

@@ -1,5 +1,6 @@
 """Ratings on a device: put there once, as they are, and every order of them made there."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -79,18 +80,34 @@ class DeviceRatings(Ratings):
         ------
         gpumf.backends.DeviceError : the device has not the memory
         """
+        return cls._with_orders(ratings, device, ())
+
+    @classmethod
+    def _with_orders(cls, ratings: Ratings, device: Any, orders: Collection[str]) -> Self:
+        """As `of`; what 'by_user' and 'by_item' are asked for, if named, is sorted while the values are copied."""
         given = {field.name: getattr(ratings, field.name) for field in fields(Ratings)}
         given |= {"test_mask": None, "times": None}
-        columns = device.arrays([given[name] for name in _COLUMNS])
-        return cls(**given | dict(zip(_COLUMNS, columns, strict=True)), device=device)
+        with device.sending([given[name] for name in _COLUMNS]) as (columns, there):
+            there(2)  # users and items
+            made = cls(**given | dict(zip(_COLUMNS, columns, strict=True)), device=device)
+            if orders:
+                vars(made)["_begun"] = made._begin(orders)
+        return made
 
     @classmethod
     def where_they_fit(cls, ratings: Ratings, device: Any) -> Ratings:
         """The ratings on a device, or on the host where they and their orders do not fit the device's free memory."""
+        return cls._where_they_fit(ratings, device, ())
+
+    @classmethod
+    def _where_they_fit(cls, ratings: Ratings, device: Any, orders: Collection[str]) -> Ratings:
+        """As `where_they_fit`, with orders as of `_with_orders`."""
         if ratings.device is device:
             return ratings
         ratings = ratings.on_host()
-        return cls.of(ratings, device) if _BYTES_A_RATING * ratings.nnz <= device.free_bytes() else ratings
+        if _BYTES_A_RATING * ratings.nnz > device.free_bytes():
+            return ratings
+        return cls._with_orders(ratings, device, orders) if orders else cls.of(ratings, device)
 
     def on_host(self) -> Ratings:
         """The same as `Ratings` on the host."""
@@ -136,8 +153,30 @@ class DeviceRatings(Ratings):
         return self.device.to_numpy(counts)
 
     def _compress(self, rows, columns, counts, n_columns):
-        n, bits = self.nnz, max(self.nnz - 1, 0).bit_length()
-        if (len(counts) * n_columns - 1).bit_length() + bits > _KEY_BITS:
+        n, begun = self.nnz, vars(self).get("_begun", {})
+        side = "by_user" if rows is self.users else "by_item"
+        order, positions = begun.pop(side, None) or self._sorted(side)
+        if order is None:
+            return CompressedRows(row_offsets(counts), columns, self.values)
+        indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
+        self._launch("take_in_order", n, order, n, positions, columns, self.values, indices, values)
+        return CompressedRows(row_offsets(counts), indices, values)
+
+    def _begin(self, orders):
+        """What `_sorted` gives for these orders, by their names; only the positions have to be there."""
+        _ = self.user_counts, self.item_counts  # these wait for the device, where no sort is under way yet
+        return {side: self._sorted(side) for side in orders}
+
+    def _sorted(self, side):
+        """(order, positions) of `take_in_order`; order is None where the ratings are in order as they are."""
+        if self._in_order_already[side]:
+            return None, None
+        rows, columns, n_rows, n_columns = self.users, self.items, self.n_users, self.n_items
+        if side == "by_item":
+            rows, columns, n_rows, n_columns = columns, rows, n_columns, n_rows
+        n = self.nnz
+        bits = max(n - 1, 0).bit_length()
+        if (n_rows * n_columns - 1).bit_length() + bits > _KEY_BITS:
             bits = 0  # the cells alone
         order = self.device.empty(n, np.int64)
         self._launch("pack_cells", n, rows, columns, n, n_columns, bits, order)
@@ -145,10 +184,15 @@ class DeviceRatings(Ratings):
             order.sort()
         else:
             order = order.argsort(kind="stable")
-        positions = (1 << bits) - 1 if bits else -1
-        indices, values = self.device.empty(n, np.int32), self.device.empty(n, np.float32)
-        self._launch("take_in_order", n, order, n, positions, columns, self.values, indices, values)
-        return CompressedRows(row_offsets(counts), indices, values)
+        return order, (1 << bits) - 1 if bits else -1
+
+    @cached_property
+    def _in_order_already(self):
+        """Of 'by_user' and 'by_item', whether the ratings come in that order."""
+        n, found = self.nnz, self.device.zeros(2, np.int32)
+        blocks = max(min(-(-n // _BLOCK), _MAX_BLOCKS), 1)
+        self.device.kernel(SOURCE, "find_descents")(blocks, _BLOCK, self.users, self.items, n, found)
+        return dict(zip(("by_user", "by_item"), self.device.to_numpy(found) == 0, strict=True))
 
     def order(self, keys: Any, n: int) -> Any:
         bits = max(len(keys) - 1, 0).bit_length()

@@ -416,7 +416,7 @@ class Ratings:
     def _changed(self, values_of, order_of):
         """These ratings with other values: values_of(self), and in an order, 'by_user' or 'by_item', order_of(it)."""
         made, known = object.__new__(type(self)), vars(self)  # the constructor has checked the positions before
-        for name in known.keys() & {*self.__dataclass_fields__, "user_counts", "item_counts"}:
+        for name in known.keys() & {*self.__dataclass_fields__, "user_counts", "item_counts", "_begun"}:
             vars(made)[name] = known[name]
         vars(made)["values"] = values_of(self)
         for side in known.keys() & {"by_user", "by_item"}:

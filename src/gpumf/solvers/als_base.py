@@ -80,6 +80,7 @@ class ALSSolver(Solver):
     streams = adds_up = False
     max_factors = COLUMNS[-1]
     layout: ClassVar = ("by_user", "by_item")
+    orders = layout
     _biases = None  # `Biases` of a model that has them
     cg_steps = 6  # of conjugate gradient, where it is used and nothing else is asked for (cumf, section 4)
 

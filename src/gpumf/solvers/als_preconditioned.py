@@ -5,6 +5,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from gpumf import backends
+from gpumf.backends import triangles
 from gpumf.ratings.csr import row_offsets
 from gpumf.solvers.als_base import ALSSolver
 from gpumf.solvers.base import KernelSolver, Version, whole_warps
@@ -12,6 +13,7 @@ from gpumf.solvers.base import KernelSolver, Version, whole_warps
 _BLOCK = 256  # CUDA threads
 _FLOATS = 3 << 27  # of each of four vectors for every row of a chunk: cuBLAS is ten times slower from 2 GiB
 _LONGEST = 4096  # ratings that a block sums up: few enough that the last block does not keep a GPU waiting
+_COLUMNS = 1024, 2048  # of a block of U, and of G: sums over all rows fill a GPU only if a block has many
 _ONE_CHUNK = 2048  # factors up to which a thread has eight of them, else twice as many
 
 
@@ -39,9 +41,12 @@ class PreconditionedCg(KernelSolver, ALSSolver):
 
     An update starts from the factors before, and ends a row at `cg_tolerance`, the length of its preconditioned
     residual relative to the right side's, or after `cg_steps`. On a GPU products with the matrix that all rows share
-    are of TF32; factors of the fixed side are rounded to FP16 for those of rated pairs.
+    are of TF32; factors of the fixed side are rounded to FP16 for those of rated pairs. Of many factors, triangular
+    systems are solved by the inverse. Both operands then have two parts of TF32: without either second part, errors
+    are larger than those of FP16.
 
     longest : ratings that a block sums up; floats : of each of four arrays that all rows of a chunk have
+    columns : of a block of a triangular matrix, and of G; a triangular matrix of one block is not inverted
     """
 
     source, entry = "als/preconditioned_cg.cu", "step_rows"
@@ -54,7 +59,7 @@ class PreconditionedCg(KernelSolver, ALSSolver):
     def defines(hyper):
         return {"VECTORS": 1 if hyper.columns <= _ONE_CHUNK else 2}
 
-    def __init__(self, problem, longest=_LONGEST, floats=_FLOATS):
+    def __init__(self, problem, longest=_LONGEST, floats=_FLOATS, columns=_COLUMNS):
         self._hyper, train, factors = problem
         device = self._device = backends.device(self._hyper.device)
         self._p, self._q = map(device.array, factors)
@@ -69,7 +74,11 @@ class PreconditionedCg(KernelSolver, ALSSolver):
         }
         self._of_rows = {name: device.empty(self._at_a_time, np.float32) for name in ("squares", "least")}
         self._fixed = device.empty((max(sizes), self._width), np.uint16)
-        self._matrices = [device.empty((self._width, self._width), np.float32) for _ in range(3)]
+        self._columns, self._gram_columns = columns
+        matrices = 4 if self._width > self._columns else 2
+        self._upper, self._shared, *self._inverse = (
+            device.empty((self._width, self._width), np.float32) for _ in range(matrices)
+        )
         self._shared_ridge = device.empty(1, np.float32)
         self._users, self._items = (
             self._side(rows, columns, longest)
@@ -116,26 +125,57 @@ class PreconditionedCg(KernelSolver, ALSSolver):
             self._copy(rows[chosen], made)
             yield chosen, made
 
+    def _split(self, rows, low):
+        """Leave in rows what products have of them in TF32, and what that leaves out in `low`."""
+        self._launch("split_rows", -(-rows.size // _BLOCK), rows=rows, n=rows.size, low=low)
+
     def _precondition(self, fixed, ridge):
-        """Have U, and K; and the fixed side as `self._fixed`."""
-        blas, (upper, shared, cross) = self._device.blas, self._matrices
+        """Have U, its inverse and K; and the fixed side as `self._fixed`."""
+        blas, upper, cross = self._device.blas, self._upper, self._shared
         blocks = -(-upper.size // _BLOCK)
         for chosen, rows in self._padded(fixed):
             low = self._vectors["direction"][: len(rows)]
-            self._launch("split_rows", -(-rows.size // _BLOCK), rows=rows, n=rows.size, low=low)
-            blas.gram(rows, upper, add=chosen.start > 0)
+            self._split(rows, low)
+            triangles.gram(blas, rows, upper, self._gram_columns, add=chosen.start > 0)
             blas.cross(rows, low, cross)
             self._launch("add_both", blocks, gram=upper, cross=cross, width=self._width)
         shape = {"width": self._width, "factors": self._hyper.columns}
         self._launch("regularize", 1, gram=upper, **shape, ridge=ridge, shared_ridge=self._shared_ridge)
         blas.factor(upper)
-        self._launch("clear_lower", blocks, upper=upper, width=self._width, identity=shared)
-        blas.solve(shared, upper, transposed=True)
-        blas.solve(shared, upper)
+        self._invert(blocks)
         for chosen, rows in self._padded(fixed):
-            blas.solve(rows, upper)
+            rows = self._solved(rows, self._vectors["direction"], self._vectors["product"])
             pairs = self._fixed[chosen].view(np.uint32)
             self._launch("round_rows", -(-pairs.size // _BLOCK), rows=rows, n=pairs.size, made=pairs)
+
+    def _invert(self, blocks):
+        """Have K; and, where U has several blocks, its inverse in two parts, of which K is the product."""
+        blas, upper, shared = self._device.blas, self._upper, self._shared
+        identity = self._inverse[0] if self._inverse else shared
+        self._launch("clear_lower", blocks, upper=upper, width=self._width, identity=identity)
+        if not self._inverse:
+            blas.solve(shared, upper, transposed=True)
+            blas.solve(shared, upper)
+            return
+        high, low = self._inverse
+        blas.solve(high, upper)
+        self._split(high, low)
+        for k, pair in enumerate([(high, low), (low, high), (high, high)]):
+            blas.cross(*pair, shared, add=k > 0)
+
+    def _solved(self, rows, spare, made, transposed=False):
+        """Return X of X U = rows; of X U^T if transposed. It is in the place of rows, or in that of `made`."""
+        if not self._inverse:
+            self._device.blas.solve(rows, self._upper, transposed=transposed)
+            return rows
+        (high, low), left, made = self._inverse, spare[: len(rows)], made[: len(rows)]
+        self._split(rows, left)
+        self._multiply([(left, high), (rows, low), (rows, high)], made, transposed)
+        return made
+
+    def _multiply(self, pairs, made, transposed):
+        """Write the sum of products with triangular matrices, see `triangles.product`."""
+        triangles.product(self._device.blas, pairs, made, self._columns, transposed)
 
     def _solve(self, side, fixed, solved):
         least, chunks = side
@@ -144,7 +184,7 @@ class PreconditionedCg(KernelSolver, ALSSolver):
             self._solve_rows(rows, solved[rows.chosen])
 
     def _solve_rows(self, rows, solved):
-        n, blas, (upper, shared, _) = len(solved), self._device.blas, self._matrices
+        n, blas, shared = len(solved), self._device.blas, self._shared
         vectors, of_rows = ({k: v[:n] for k, v in one.items()} for one in (self._vectors, self._of_rows))
         ridges = {"ridges": rows.ridges, "shared_ridge": self._shared_ridge}
         given = rows.of_ratings | self._shape | {"fixed": self._fixed, "confidence": self._hyper.confidence}
@@ -152,7 +192,7 @@ class PreconditionedCg(KernelSolver, ALSSolver):
         parts, n_parts = {"long_rows": rows.long_rows}, len(rows.long_rows)
         own = {"order": rows.order, "tolerance": self._hyper.cg_tolerance}
         self._copy(solved, vectors["residual"])
-        blas.product(vectors["residual"], upper, vectors["x"], transposed=True)
+        self._multiply([(vectors["residual"], self._upper)], vectors["x"], transposed=True)
         blas.product(vectors["x"], shared, vectors["product"])
         self._launch("start_parts", n_parts, self._threads, **given, **parts, x=vectors["x"], **self._sums)
         self._launch("start_rows", n, self._threads, **given, **own, **ridges, **self._sums, **vectors, **of_rows)
@@ -162,5 +202,5 @@ class PreconditionedCg(KernelSolver, ALSSolver):
             blas.product(vectors["direction"], shared, vectors["product"])
             self._launch("step_parts", n_parts, self._threads, **given, **parts, **direction, **of_rows)
             self._launch("step_rows", n, self._threads, **given, order=rows.order, **ridges, **vectors, **of_rows)
-        blas.solve(vectors["x"], upper, transposed=True)
-        self._copy(vectors["x"], solved)
+        made = self._solved(vectors["x"], vectors["residual"], vectors["product"], transposed=True)
+        self._copy(made, solved)

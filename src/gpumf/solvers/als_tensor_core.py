@@ -16,11 +16,9 @@ from gpumf.solvers.chunks import Chunks
 from gpumf.solvers.half_rows import MAX_BLOCKS, HalfRows, padded
 from gpumf.solvers.half_rows import SOURCE as HALF_ROWS
 
-_LONGEST_OF_GRAM = 512  # ratings of a segment of the row that has all columns: enough segments for the whole GPU
 _MAX_PARTS = 1 << 17  # of all rows: the sums of each take about 2 f^2 bytes
 _SHORT = "als/short_rows.cu"
-_STRIP = 16  # ratings that it multiplies together
-_SHORT_LIMITS = 32, 64, 128, 192  # ratings of rows that it solves, compiled side by side
+_SHORT_LIMITS = 32, 64, 96, 128  # ratings of rows that it solves, compiled side by side
 WARPGROUPS = "als/warpgroups.cu"
 FEWEST_SHORT = 1 << 15  # rows that fill the GPU, several times: fewer are solved faster beside the others
 
@@ -33,6 +31,19 @@ def longest_segment(nnz):
     while nnz > longest * _MAX_PARTS:
         longest *= 2
     return longest
+
+
+def _longest_of_gram(wgmma):
+    """Ratings of a segment of the row that has all columns: enough segments for the whole GPU.
+
+    Its last block adds the sums of them all, which takes longest where blocks are fastest.
+    """
+    return 4096 if wgmma else 512
+
+
+def warpgroups_defines(hyper):
+    """Those of warpgroups.cu."""
+    return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "WGMMA": 1}
 
 
 def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
@@ -56,7 +67,7 @@ def is_hopper(facts):
 
 def takes_warpgroups(facts, factors, implicit):
     """Whether a GPU takes less time with warpgroups.cu than with tensor_core.cu, measured by als_ladder."""
-    return is_hopper(facts) and not implicit and factors > 128
+    return is_hopper(facts) and (factors > 64 if implicit else 80 < factors <= 104 or factors > 128)
 
 
 def of_device(facts, factors, implicit):
@@ -66,7 +77,7 @@ def of_device(facts, factors, implicit):
     There are 32 ratings a stage where 64 do not fit the shared memory.
     """
     wgmma = is_hopper(facts) and not implicit and (112 < factors <= 128 or factors > 192)
-    small = not implicit and 48 < factors <= 64
+    small = 48 < factors <= 64
     fits = _max_shared_bytes(factors, 64, wgmma=wgmma) <= facts["shared_bytes_per_block"]
     return {
         "WGMMA": int(wgmma),
@@ -77,7 +88,7 @@ def of_device(facts, factors, implicit):
 
 def _max_short(factors):
     """Ratings of a row up to which short_rows.cu takes less time than the kernel that forms matrices."""
-    return 192 if factors > 224 else 128 if factors > 64 else 0
+    return 128 if factors > 64 else 0
 
 
 class _Short:
@@ -99,7 +110,7 @@ class _Short:
     @cached_property
     def _shared(self):
         """Bytes of shared memory of a block, by the most ratings of a row."""
-        return {n: shape.team_bytes + n * shape.row_bytes for n, shape in self._shapes.items()}
+        return {n: shape.bytes for n, shape in self._shapes.items()}
 
     def limits(self, counts, longest):
         """Ratings up to which rows are launched together, of a side whose rows have `counts`, ascending."""
@@ -109,27 +120,17 @@ class _Short:
         found = [n for n, shared in self._shared.items() if shared <= has and n <= longest]
         return found if found and np.count_nonzero(counts <= found[-1]) >= self._fewest else []
 
-    def _launched(self, most):
-        """The kernel's LIMIT for rows of at most `most` ratings, and a block's bytes of shared memory."""
-        limit = next(n for n in self._limits if n >= most)
-        return limit, self._shared[limit] - (limit - most) * self._shapes[limit].row_bytes
-
-    def cuts(self, limits):
-        """`limits`, and numbers of ratings between them up to which a multiprocessor has room for more blocks."""
-        facts, found = self._device.facts, []
+    def _resident(self, most):
+        """Blocks that a multiprocessor has room for, of rows of at most `most` ratings."""
+        facts, shape = self._device.facts, self._shapes[most]
         has, reserved = facts["shared_bytes_per_multiprocessor"], facts.get("reserved_shared_bytes", 1024)
-        for most in range(_STRIP, max(limits, default=0) + 1, _STRIP):
-            limit, shared = self._launched(most)
-            longer = shared + _STRIP * self._shapes[limit].row_bytes
-            if most == limit or has // (shared + reserved) > has // (longer + reserved):
-                found.append(most)
-        return found
+        return max(min(shape.resident // shape.warps, has // (shape.bytes + reserved)), 1)
 
     def solve(self, most, segments, *arguments):
-        """Launch it for rows of at most `most` ratings."""
-        limit, shared = self._launched(most)
-        kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=limit)
-        kernel(int(segments[1]), limit, segments[0], *arguments, shared=shared)
+        """Launch it for rows of at most `most` ratings, one of the `limits`."""
+        kernel = self._device.kernel(_SHORT, "short_rows", FACTORS=self._factors, LIMIT=most)
+        blocks = min(int(segments[1]), self._device.facts["multiprocessors"] * self._resident(most))
+        kernel(blocks, 32 * self._shapes[most].warps, *segments, *arguments, shared=self._shared[most])
 
 
 class RatingRows:
@@ -144,7 +145,7 @@ class RatingRows:
     def __init__(self, device, rows, longest, short=None, chunk=None, beside=0):
         self._chunks = Chunks(device, (rows.indices, rows.values), rows.indptr, chunk, beside)
         self._segments, slots = [], 1
-        limits = short.cuts(short.limits(np.diff(rows.indptr), longest)) if short else []
+        limits = short.limits(np.diff(rows.indptr), longest) if short else []
         for first, end, _ in self._chunks.places:
             indptr = rows.indptr[first : end + 1]
             segments, of_chunk = segments_on(device, indptr, longest)
@@ -236,9 +237,10 @@ class Gathering(KernelSolver):
         sides, longest = (train.by_user, train.by_item), longest or longest_segment(train.nnz)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
         self._short = None if implicit or systems else _Short(device, hyper.columns, short)
-        key = self.source, hyper.columns, implicit, longest, short, hyper.chunk, beside, systems is None
+        of_gram = _longest_of_gram(defines["WGMMA"]) if implicit else None
+        key = self.source, hyper.columns, of_gram, longest, short, hyper.chunk, beside, systems is None
         parts = [self._short, hyper.chunk, beside]
-        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, implicit, parts))
+        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, of_gram, parts))
         self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
         self._meeting = {rows: self._room(rows, part_bytes) for rows in (*ratings, *grams) if rows}
         # Of a row of one rating, the least there can be, whichever rows are here.
@@ -254,15 +256,18 @@ class Gathering(KernelSolver):
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
 
-    def _work_lists(self, train, longest, implicit, parts):
-        """(ratings, largest, grams) of both sides: what all trainings on these ratings share."""
+    def _work_lists(self, train, longest, of_gram, parts):
+        """(ratings, largest, grams) of both sides: what all trainings on these ratings share.
+
+        of_gram : ratings of a segment of all columns, None with explicit ratings
+        """
         ratings = [RatingRows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
         largest, grams = list(map(self._half.largest_ratings, ratings)), [None, None]
-        if implicit:
+        if of_gram:
             for k, n in enumerate((train.n_items, train.n_users)):  # rows of all columns, each with a weight of 1
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
-                grams[k] = RatingRows(self._device, row, _LONGEST_OF_GRAM)
+                grams[k] = RatingRows(self._device, row, of_gram)
         return ratings, largest, grams
 
     def _room(self, rows, part_bytes):
@@ -299,7 +304,8 @@ class Gathering(KernelSolver):
         self._gathered = False
         if every is not None:
             ((_, segments, *given),) = every
-            self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, n_fixed, every.slots)
+            of_systems = () if self.source == WARPGROUPS else (n_fixed, every.slots)
+            self._launch("gram", segments["all"], *given, *self._meeting[every], self._gram, *of_systems)
         parameters = self._parameters(rows, n_fixed)
         for chosen, segments, indices, values in rows:
             chosen = chosen if self._n == 1 else ...  # one chunk
@@ -339,7 +345,7 @@ class TensorCore(Gathering, ALSSolver):
     def launched(cls, hyper):
         facts = backends.device(hyper.device).facts
         if takes_warpgroups(facts, hyper.columns, hyper.alpha is not None):
-            return WARPGROUPS, "warpgroups", {"FACTORS": hyper.columns, "WGMMA": 1}
+            return WARPGROUPS, "warpgroups", warpgroups_defines(hyper)
         return super().launched(hyper)
 
     @classmethod
@@ -349,11 +355,11 @@ class TensorCore(Gathering, ALSSolver):
         parts = [-(-of // longest) for of in (train.user_counts, train.item_counts)]
         slots = sum(max(int(of[of > 1].sum()), 1) for of in parts)
         if hyper.alpha is not None:
-            slots += 1 + sum(max(-(-n // _LONGEST_OF_GRAM), 1) for n in sizes)
+            longest = _longest_of_gram(cls.defines(hyper)["WGMMA"])
+            slots += 1 + sum(max(-(-n // longest), 1) for n in sizes)
         taken = slots * (cls.geometry(hyper).part_bytes + 4) + (MAX_BLOCKS + 5) * 4
         return taken + sum(sizes) * (hyper.columns + 1) * 4 + max(sizes) * padded(hyper.columns) * 2
 
     def _parameters(self, rows, n_fixed):
-        if self.source == WARPGROUPS:
-            return self._steps
-        return *self._steps, self._root_of_alpha, self._gram, n_fixed, np.int32(rows.n_rows), rows.slots
+        of_systems = () if self.source == WARPGROUPS else (n_fixed, np.int32(rows.n_rows), rows.slots)
+        return *self._steps, self._root_of_alpha, self._gram, *of_systems

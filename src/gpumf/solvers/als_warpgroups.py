@@ -4,26 +4,26 @@ from typing import ClassVar
 
 from gpumf import backends
 from gpumf.solvers.als_base import ALSSolver
-from gpumf.solvers.als_tensor_core import WARPGROUPS, Gathering, is_hopper
+from gpumf.solvers.als_tensor_core import WARPGROUPS, Gathering, is_hopper, warpgroups_defines
 from gpumf.solvers.base import Version
 
 
 class WarpGroups(Gathering, ALSSolver):
     """kernels/als/warpgroups.cu: what `TensorCore` does, by warps that fetch and others that multiply and solve.
 
-    It is made for 129 to 256 factors, where `TensorCore` launches it too, and runs with fewer. Rows with few ratings
-    are left to short_rows.cu.
+    It is made for 65 factors and more, of which `takes_warpgroups` says where `TensorCore` launches it too. It runs
+    with fewer. Rows with few ratings are left to short_rows.cu.
 
     longest, short : as of `Gathering`
     """
 
     source, entry = WARPGROUPS, "warpgroups"
     versions: ClassVar = {"": Version("tensor cores, warps apart", "magenta", "-.")}
-    variants: ClassVar = {"FACTORS": range(1, 257), "WGMMA": [1]}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "WGMMA": [1]}
 
     @staticmethod
     def defines(hyper):
-        return {"FACTORS": hyper.columns, "WGMMA": 1}
+        return warpgroups_defines(hyper)
 
     @classmethod
     def runs_on(cls, device):
@@ -43,4 +43,4 @@ class WarpGroups(Gathering, ALSSolver):
         super().__init__(problem, longest, short)
 
     def _parameters(self, rows, n_fixed):
-        return self._steps
+        return *self._steps, self._root_of_alpha, self._gram

@@ -88,6 +88,7 @@ class Solver(ABC):
 
     versions : dict of names -> `Version`, '' that of the solver itself
     from_device : whether it orders ratings that are on the device already, `DeviceRatings`, with its initial arrays
+    orders : of 'by_user' and 'by_item', those that it always takes
     cases : options with which tests try the solver on small data sets
     publication : a `Publication`, or None where none of the five has it
     max_factors : of a `Factorization`
@@ -100,6 +101,7 @@ class Solver(ABC):
     cases: ClassVar[tuple] = ({},)
     publication: ClassVar[Publication | None] = None
     layout: ClassVar[tuple[str, ...]] = ()
+    orders: ClassVar[tuple[str, ...]] = ()
     max_factors = 2**31 - 1
 
     if TYPE_CHECKING:

@@ -31,6 +31,7 @@ class Gibbs(Solver):
     """
 
     layout: ClassVar = ("by_user", "by_item")
+    orders = layout
     versions: ClassVar = {"": Version("Gibbs sampling", "indigo", "-")}
     max_factors = MAX_FACTORS
 

@@ -110,6 +110,14 @@ def test_every_short_row_of_the_named_cases(launcher, short):
         shares_within(model_of(ALS, "tensor_core", launcher.name), ratings)
 
 
+@pytest.mark.parametrize("factors", [65, *slow(100, 112, 113, 128)])
+def test_every_row_of_the_named_cases_by_teams_of_one_warpgroup(launcher, factors):
+    if "warpgroups" not in kernels_on(ALS, launcher.name):
+        pytest.skip("only compute capability 9.0 has its instructions")
+    for ratings in cases().values():
+        shares_within(model_of(ALS, "warpgroups", launcher.name, factors), ratings)
+
+
 @pytest.mark.slow
 @settings(max_examples=4)
 @given(ratings=hostile_ratings(), factors=st.sampled_from([1, 10]), weighted=st.booleans())

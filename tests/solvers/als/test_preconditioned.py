@@ -56,6 +56,17 @@ def test_parts_of_rows_and_chunks_of_them_change_nothing_but_rounding(launcher):
     assert np.allclose(parts, whole, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("options", [{}, GIVEN])
+def test_blocks_of_matrices_change_nothing_but_rounding(launcher, options):
+    """U has two blocks or five, and is inverted; G has one or two."""
+    whole, *blocked = (
+        np.concatenate(case_of(launcher.name, 40, {"columns": columns}, cg_steps=4, **options).run(1))
+        for columns in ((40, 40), (24, 40), (8, 32))
+    )
+    for factors in blocked:
+        assert 0 < np.linalg.norm(factors - whole) < 7e-4 * np.linalg.norm(whole)
+
+
 def test_few_steps_reach_the_solution_and_small_residuals_end_a_row(launcher):
     """From random factors, where most is to be done."""
     solution = case_of(launcher.name, 40, cg_steps=40).run(HALF)[0]

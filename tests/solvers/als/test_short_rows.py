@@ -14,8 +14,8 @@ from support import ragged_ratings, random_factors, slow
 
 @pytest.fixture
 def short(monkeypatch):
-    """All rows with up to 192 ratings are short, however few there are."""
-    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 192)
+    """All rows with up to 128 ratings are short, however few there are."""
+    monkeypatch.setattr(als_tensor_core, "_max_short", lambda factors: 128)
     monkeypatch.setattr(als_tensor_core, "FEWEST_SHORT", 0)
 
 
@@ -28,11 +28,6 @@ def solved(ratings, factors, **options):
     trainer.solve_users()
     launches = {limit for lists in trainer._users[0]._segments for limit in lists}
     return trainer.factors()[0], launches - {"all"}
-
-
-def compiled(launches):
-    """What the kernel is compiled for, for launches of rows with so many ratings."""
-    return {min(n for n in als_tensor_core._SHORT_LIMITS if n >= most) for most in launches - {None}}
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -52,17 +47,17 @@ def test_an_epoch_and_one_more(launcher, short):
 @pytest.mark.parametrize("factors", [20, 100])
 def test_few_steps_go_as_far_as_those_with_the_matrix(host, factors):
     ratings = ragged_ratings(n_users=12, n_items=220, longest=200, seed=3)
-    (users, launches), (with_matrix, whole) = (solved(ratings, factors, short=most) for most in (192, 0))
-    assert compiled(launches) == {32, 64, 128, 192} and None in launches and whole == {None}
+    (users, launches), (with_matrix, whole) = (solved(ratings, factors, short=most) for most in (128, 0))
+    assert launches == {32, 64, 96, 128, None} and whole == {None}
     np.testing.assert_allclose(users, with_matrix, rtol=1e-3, atol=1e-3 * np.abs(with_matrix).max())
 
 
 @pytest.mark.parametrize("longest", [30, 100])
 def test_the_same_bits_in_every_order(host, longest):
-    ratings, found = ragged_ratings(n_users=4, n_items=120, longest=longest, seed=6), set()
+    ratings, found = ragged_ratings(n_users=24, n_items=120, longest=longest, seed=6), set()
     for seed in range(4):
         with host.shuffled(seed):
-            found.add(solved(ratings, 20, short=128)[0].tobytes())
+            found.add(solved(ratings, 10, short=128)[0].tobytes())
     assert len(found) == 1
 
 
@@ -77,16 +72,16 @@ def test_streamed_rows_give_the_same_bits(host, short):
 def test_parts_of_a_long_row_are_not_short(host):
     ratings = ragged_ratings(n_users=6, n_items=160, longest=150, seed=2)
     (users, launches), (whole, _) = (solved(ratings, 20, longest=n, short=128) for n in (66, 8192))
-    assert compiled(launches) == {32, 64} and None in launches
+    assert launches == {32, 64, None}
     np.testing.assert_allclose(users, whole, rtol=1e-3, atol=1e-3)
 
 
 def test_only_sides_with_many_short_rows_have_any(host, monkeypatch):
     few = np.full(100, 20)
     short = als_tensor_core._Short(host, 100)
-    assert short.limits(np.repeat(few, 1000), 8192) == [32, 64, 128] and short.limits(few, 8192) == []
+    assert short.limits(np.repeat(few, 1000), 8192) == [32, 64, 96, 128] and short.limits(few, 8192) == []
     assert als_tensor_core._Short(host, 20).limits(np.repeat(few, 1000), 8192) == []
-    monkeypatch.setitem(host.facts, "shared_bytes_per_block", 20 << 10)
+    monkeypatch.setitem(host.facts, "shared_bytes_per_block", 21 << 10)
     assert short.limits(np.repeat(few, 1000), 8192) == [32, 64]
 
 
@@ -100,19 +95,31 @@ def test_rows_are_short_up_to_what_fits_a_block(bytes_of_a_block, limits):
     assert short.limits(np.full(2, 5), 1000) == [], "too few to be launched apart"
 
 
-def test_rows_are_launched_apart_where_more_blocks_fit(host, monkeypatch):
-    monkeypatch.setitem(host.facts, "shared_bytes_per_multiprocessor", 228 << 10)
-    short = als_tensor_core._Short(host, 200, 128)
-    assert short.cuts([32, 64, 128]) == [16, 32, 48, 64, 96, 112, 128]
-    assert short.cuts([32]) == [16, 32] and short.cuts([]) == []
-    assert [short._launched(n)[0] for n in (16, 32, 48, 96, 128)] == [32, 32, 64, 128, 128]
-    assert short._launched(128)[1] - short._launched(96)[1] == 32 * (208 + 8) * 2
-
-
-@pytest.mark.parametrize("factors", [20, *slow(200)])
-def test_rows_launched_apart_have_the_same_bits(host, short, monkeypatch, factors):
+@pytest.mark.parametrize("factors", [20, *slow(100, 200)])
+def test_blocks_of_more_warps_have_the_same_bits(host, short, monkeypatch, factors):
     ratings = ragged_ratings(n_users=12, n_items=220, longest=200, seed=3)
-    apart, launches = solved(ratings, factors, short=192)
-    monkeypatch.setattr(als_tensor_core._Short, "cuts", lambda self, limits: limits)
-    together, fewer = solved(replace(ratings), factors, short=192)
+    apart, launches = solved(ratings, factors, short=128)
+    monkeypatch.setattr(als_tensor_core, "_SHORT_LIMITS", (128,))
+    together, fewer = solved(replace(ratings), factors, short=128)
     assert len(launches) > len(fewer) and np.array_equal(apart, together)
+
+
+@pytest.mark.parametrize("factors", [10, *slow(100, 200)])
+def test_blocks_that_solve_several_rows_have_the_same_bits(host, short, monkeypatch, factors):
+    ratings = ragged_ratings(n_users=24, n_items=90, longest=60, seed=3)
+    monkeypatch.setattr(als_tensor_core, "_SHORT_LIMITS", (64,))  # blocks of several warps, of which some wait
+    each, _ = solved(ratings, factors, short=64)
+    monkeypatch.setattr(als_tensor_core._Short, "_resident", lambda self, most: 1)
+    monkeypatch.setitem(host.facts, "multiprocessors", 1)
+    for seed in range(8 if factors == 10 else 4):  # few let a warp get far ahead
+        with host.shuffled(seed):
+            several, _ = solved(replace(ratings), factors, short=64)
+        assert np.array_equal(each, several)
+
+
+@pytest.mark.parametrize(("kilobytes", "blocks"), [(228, 4), (64, 1), (100, 2), (10, 1)])
+def test_as_many_blocks_as_have_registers_and_shared_memory(host, monkeypatch, kilobytes, blocks):
+    monkeypatch.setitem(host.facts, "shared_bytes_per_multiprocessor", kilobytes << 10)
+    short = als_tensor_core._Short(host, 100, 128)
+    assert short._shapes[128].warps == 4 and short._shapes[128].resident == 16
+    assert short._resident(128) == blocks

@@ -6,7 +6,7 @@ import pytest
 from gpumf import ALS, ImplicitALS, backends
 from gpumf.backends.cpu import reference
 from gpumf.ratings import Ratings
-from gpumf.solvers.als_tensor_core import longest_segment
+from gpumf.solvers.als_tensor_core import longest_segment, of_device
 from support import ragged_ratings, random_factors, to_numpy
 
 
@@ -66,6 +66,13 @@ def test_other_kernels_take_no_chunk(host):
     for chunk in (0, -5, 2.5, True):
         with pytest.raises(ValueError, match="chunk"):
             ALS(8, solver="tensor_core", device="emulator", chunk=chunk, biases=False)
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_stages_are_small_where_that_is_faster(implicit):
+    facts = {"compute_capability": "9.0", "shared_bytes_per_block": 227 << 10}
+    rows = [of_device(facts, factors, implicit)["STAGE_ROWS"] for factors in (48, 49, 64, 65)]
+    assert rows == [64, 32, 32, 64]
 
 
 def test_segments_are_longer_where_their_sums_would_take_much_memory():

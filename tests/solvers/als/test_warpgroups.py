@@ -40,9 +40,12 @@ def solved(solver, device, ratings, factors, **options):
 @pytest.mark.parametrize(
     ("factors", "weighted"),
     [
+        (100, True),
+        (128, False),
         (200, True),
         (256, False),
-        *slow(*[(f, True) for f in (63, 64, 65, 129, 136, 137, 144, 192, 193, 248, 249, 255)]),
+        *slow(*[(f, True) for f in (63, 64, 65, 72, 88, 112, 113, 120, 121, 128)]),
+        *slow(*[(f, True) for f in (129, 136, 137, 144, 192, 193, 248, 249, 255)]),
     ],
 )
 def test_half_sweep_matches_the_reference(hopper, factors, weighted):
@@ -56,7 +59,7 @@ def test_half_sweep_matches_the_reference(hopper, factors, weighted):
     case.assert_close(tolerance * factors / 100, HALF, first, floor=1e-3)
 
 
-@pytest.mark.parametrize("factors", [70, *slow(129, 200, 256)])
+@pytest.mark.parametrize("factors", [70, 100, *slow(65, 112, 113, 128, 129, 200, 256)])
 def test_few_steps_go_as_far_as_those_of_tensor_core(hopper, factors):
     ratings = ragged_ratings(n_users=6, n_items=300, longest=200, seed=factors)
     ours = solved("warpgroups", hopper, ratings, factors)
@@ -64,17 +67,31 @@ def test_few_steps_go_as_far_as_those_of_tensor_core(hopper, factors):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_blocks_that_take_several_rows_give_the_same_bits(hopper, blocks):
-    # More segments than a fetching warp knows at a time, and more stages than there is room for.
-    ratings = ragged_ratings(n_users=50, n_items=800, longest=60, seed=1)
+@pytest.mark.parametrize(
+    ("factors", "blocks"), [(9, 1), (9, 3), (100, 1), (100, 3), *slow((65, 2), (112, 1), (113, 3), (128, 1))]
+)
+def test_blocks_that_take_several_rows_give_the_same_bits(hopper, factors, blocks):
+    # More segments than a fetching warp knows at a time, and more stages than a team has room for.
+    ratings = ragged_ratings(n_users=50 if factors <= 64 else 110, n_items=800, longest=60, seed=1)
     longer = ragged_ratings(n_users=3, n_items=800, longest=790, seed=2)
     for chosen in (ratings, longer):
-        few, many = (solved("warpgroups", hopper, chosen, 9, longest=100, blocks=n) for n in (blocks, 1000))
+        few, many = (
+            solved("warpgroups", hopper, chosen, factors, longest=100, short=0, blocks=n) for n in (blocks, 1000)
+        )
         assert np.array_equal(few, many)
 
 
-@pytest.mark.parametrize("factors", [20, *slow(129)])
+@pytest.mark.parametrize("rows", [4, 5])
+def test_teams_without_a_row_end(hopper, rows):
+    # Of two blocks of three teams.
+    ratings = ragged_ratings(n_users=rows, n_items=90, longest=60, seed=rows)
+    ours, one = (solved("warpgroups", hopper, ratings, 100, blocks=n) for n in (2, 1))
+    theirs = solved("tensor_core", hopper, ratings, 100)
+    assert np.array_equal(ours, one)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("factors", [20, 100, *slow(65, 112, 113, 128, 129)])
 def test_the_same_bits_in_every_order(host, factors):
     ratings, found = ragged_ratings(n_users=4, n_items=90, longest=80, seed=6), set()
     for seed in range(3):
@@ -91,19 +108,25 @@ def test_short_rows_are_left_to_their_own_kernel(hopper):
     np.testing.assert_allclose(apart, together, rtol=1e-3, atol=1e-3 * np.abs(together).max())
 
 
-def test_streamed_rows_give_the_same_bits(hopper):
+@pytest.mark.parametrize("factors", [20, 100, *slow(65, 112, 113, 128)])
+def test_streamed_rows_give_the_same_bits(hopper, factors):
     ratings, found = ragged_ratings(n_users=9, n_items=20, longest=15, seed=1), set()
     for chunk in (None, 1, 40):
-        model = ALS(20, 0.1, solver="warpgroups", device=hopper.name, chunk=chunk).fit(ratings, 1)
+        model = ALS(factors, 0.1, solver="warpgroups", device=hopper.name, biases=False, chunk=chunk).fit(ratings, 1)
         found.add(model.user_factors.tobytes() + model.item_factors.tobytes())
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("factors", [200, 256, *slow(129, 184, 185, 192, 248, 249)])
-def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors):
-    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, WGMMA=1)
-    assert 200_000 < shape.team_bytes <= host.facts["shared_bytes_per_block"]
-    assert (shape.teams, shape.persistent, shape.block) == (1, 1, 384)
+@pytest.mark.parametrize(
+    "factors", [100, 128, 200, 256, *slow(65, 104, 105, 112, 113, 120, 121, 129, 184, 185, 192, 248, 249)]
+)
+@pytest.mark.parametrize("implicit", [0, 1])
+def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors, implicit):
+    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=implicit, WGMMA=1)
+    assert 180_000 < shape.teams * shape.team_bytes <= host.facts["shared_bytes_per_block"]
+    assert (shape.teams, shape.persistent, shape.block) == (
+        (1, 1, 384) if factors > 128 else (3, 1, 512 if implicit or factors > 104 else 640)
+    )
 
 
 def test_it_says_what_it_does_not_run(host, monkeypatch):
@@ -129,11 +152,13 @@ def nine(host, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "factors", "options", "columns", "expected"),
     [
-        (ALS, 128, {"biases": False}, 128, False),
+        *[(ALS, f, {"biases": False}, f, 80 < f <= 104) for f in (64, 80, 81, 104, 105, 128)],
         (ALS, 129, {"biases": False}, 129, True),
         (ALS, 127, {"biases": True}, 129, True),
         (ALS, 256, {"biases": False}, 256, True),
-        (ImplicitALS, 256, {}, 256, False),
+        (ImplicitALS, 64, {}, 64, False),
+        (ImplicitALS, 65, {}, 65, True),
+        (ImplicitALS, 256, {}, 256, True),
     ],
 )
 def test_tensor_core_launches_it_where_it_takes_less_time(nine, model, factors, options, columns, expected):

@@ -8,7 +8,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, backends
-from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
+from gpumf.solvers.als_tensor_core import TensorCore, is_hopper, takes_warpgroups
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings, training_ratings
@@ -69,7 +69,7 @@ def run(data, most, factors, implicit_factors, repeats):
     columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
     others = {version: parts for version, parts in VERSIONS.items() if isinstance(parts, str)}
-    frame["solver"] = frame.variant.map(others).fillna(shared["solver"])
+    frame["solver"] = frame.variant.map(others).where(frame.model == "ALS").fillna(shared["solver"])
     frame["x_nnz"] = train.nnz
     return frame
 
@@ -79,7 +79,7 @@ def _versions(model, device):
     hopper, explicit = is_hopper(device.facts), model.alpha is None
     for version, parts in VERSIONS.items():
         if isinstance(parts, str):
-            if hopper and explicit and model.factors > 64:
+            if (hopper and explicit and model.factors > 64) or _launches_another(model, device):
                 yield version
             continue
         has_plan = 64 < model.factors <= 128 or model.factors > 192
@@ -89,6 +89,11 @@ def _versions(model, device):
             continue
         if parts.get("short") != 0 or (explicit and model.factors > 64):
             yield version
+
+
+def _launches_another(model, device):
+    """Whether tensor_core launches warpgroups.cu for implicit feedback, which has no solver of that name."""
+    return model.alpha is not None and takes_warpgroups(device.facts, model.factors, True)
 
 
 def _source(model, version):
@@ -105,6 +110,8 @@ def _solver(model, version, train):
     parts = VERSIONS[version]
     if not isinstance(parts, str):
         return model.make_solver(train, **parts)
+    if model.alpha is not None:
+        return model.make_solver(train)
     other = type(model)(
         model.factors, model.regularization, biases=False, clip=False, solver=parts, device=model.device
     )
