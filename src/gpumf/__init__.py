@@ -34,7 +34,7 @@ else:
         },
     )
 
-__version__ = "1.0.0"
+__version__ = "1.0.1"
 __all__ = [
     "ALS",
     "RBM",

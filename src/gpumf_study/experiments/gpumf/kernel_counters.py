@@ -28,7 +28,7 @@ KERNELS = {"tensor_core": ["tensor_core", "warpgroups"], "cumf_cg_fp16": ["get_h
 
 PROFILES = {
     "quick": {"data": "ml-1m-synthetic", "factors": 32, "repeats": 1},
-    "full": {"data": "netflix-synthetic", "factors": 100, "repeats": 5},
+    "full": {"data": "netflix-synthetic", "factors": 100, "repeats": 3},
 }
 PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "factors": 16}
 
