@@ -25,9 +25,9 @@
 //   - a row without ratings has the system 0 = 0 and gets the zero vector.
 // Measured (make gains), NVIDIA H200, Douban (synthetic), 16 factors, an iteration:
 //                    seconds  % of roofline  gain
-//     thesis_shared  0.0285   0.74           –
-//     thesis_global  0.0704   0.3            0.404 x over thesis_shared
-//     thesis_hybrid  0.073    0.29           0.965 x over thesis_global
+//     thesis_shared  0.0286   0.73           –
+//     thesis_global  0.0702   0.3            0.407 x over thesis_shared
+//     thesis_hybrid  0.0736   0.28           0.955 x over thesis_global
 #include "common/group.cuh"
 
 static_assert(FACTORS <= 32, "one group holds one factor a lane");

@@ -50,8 +50,8 @@
 // The same bits in every run: no sum depends on who arrives first.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 200 factors, an iteration:
 //                         seconds  % of roofline  gain
-//     tensor_core, wgmma  0.0475   25             –
-//     warpgroups          0.0324   37             1.47 x over tensor_core, wgmma
+//     tensor_core, wgmma  0.0464   24             –
+//     warpgroups          0.0312   35             1.49 x over tensor_core, wgmma
 #include "als/half_rows.cuh"
 #include "als/quads.cuh"
 #include "common/hopper.cuh"

@@ -12,8 +12,8 @@
 //   - a row without ratings gets the zero vector.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 100 factors, all systems:
 //               seconds  % of roofline  gain
-//     A_HALF=0  0.017    15             2.03 x over CHOLESKY=1
-//     A_HALF=1  0.0121   11             1.41 x over A_HALF=0
+//     A_HALF=0  0.0171   16             2.02 x over CHOLESKY=1
+//     A_HALF=1  0.0122   11             1.41 x over A_HALF=0
 #include "als/cumf/geometry.cuh"
 
 #ifndef A_HALF

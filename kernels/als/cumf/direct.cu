@@ -11,7 +11,7 @@
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 100 factors, all systems:
 //                 seconds  % of roofline  gain
 //     CHOLESKY=0  0.101    3.5            –
-//     CHOLESKY=1  0.0344   10             2.92 x over CHOLESKY=0
+//     CHOLESKY=1  0.0345   10             2.92 x over CHOLESKY=0
 #include "als/cumf/direct.cuh"
 
 #ifndef IN_GLOBAL

@@ -33,9 +33,9 @@
 // The same bits in every run: no sum depends on the order in which blocks or threads arrive.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 100 factors, all A:
 //             seconds  % of roofline  gain
-//     LOAD=1  0.0688   59             –
-//     LOAD=2  0.0666   61             1.03 x over LOAD=1
-//     LOAD=0  0.0669   61             1.03 x over LOAD=1
+//     LOAD=1  0.0691   58             –
+//     LOAD=2  0.0669   60             1.03 x over LOAD=1
+//     LOAD=0  0.067    60             1.03 x over LOAD=1
 #include "als/cumf/geometry.cuh"
 #include "als/cumf/weights.cuh"
 #include "common/segments.cuh"
