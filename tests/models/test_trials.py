@@ -1,9 +1,11 @@
 """Search: settings are scored as by a fit alone, losers are dropped, and nothing done is lost."""
 
 import json
+import os
 import re
 import time
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 import pandas as pd
@@ -184,8 +186,8 @@ def test_a_file_of_something_else_is_refused_and_stays(content, words, tmp_path)
 
 @pytest.fixture
 def meanwhile(monkeypatch):
-    """A function that has another one called while the fourth setting trains; scores are written after each."""
-    fit = ALS.fit
+    """A function that has another one called as the fourth setting trains; scores are written after each."""
+    fit, write, writing = ALS.fit, Trials.write, Lock()
     monkeypatch.setattr(trials, "_SECONDS", 0)
 
     def when(change):
@@ -194,10 +196,16 @@ def meanwhile(monkeypatch):
         def fitted(self, *arguments, **named):
             fits.append(self)
             if len(fits) == 4:
-                change()
+                with writing:
+                    change()
             return fit(self, *arguments, **named)
 
+        def written(self):
+            with writing:
+                write(self)
+
         monkeypatch.setattr(ALS, "fit", fitted)
+        monkeypatch.setattr(Trials, "write", written)
 
     return when
 
@@ -224,6 +232,23 @@ def test_a_file_that_becomes_something_else_stays_and_so_do_the_scores(change, j
     (beside,) = set(tmp_path.iterdir()) - {path}
     assert str(beside) in str(error.value) and 3 <= len(json.loads(beside.read_bytes())["scores"]) <= 6
     assert same(search(*arguments, resume=beside, **options), search(*arguments, **options))
+
+
+def test_a_file_may_become_a_folder_just_before_it_is_replaced(monkeypatch, tmp_path):
+    path, calls, put_there = tmp_path / "scores", [], os.replace
+    monkeypatch.setattr(trials, "_SECONDS", 0)
+
+    def late(beside, to):
+        calls.append(to)
+        if len(calls) == 3:
+            made_a_folder(path)
+        put_there(beside, to)
+
+    monkeypatch.setattr("os.replace", late)
+    with pytest.raises(ValueError, match=f"resume: {path} has become another file"):
+        search(ALS(device="cpu"), {"factors": [1, 2, 3]}, RATINGS, 2, folds=2, resume=path)
+    (beside,) = set(tmp_path.iterdir()) - {path}
+    assert path.is_dir() and json.loads(beside.read_bytes())["scores"]
 
 
 def test_a_file_that_is_gone_or_cannot_be_replaced_is_no_other_one(meanwhile, tmp_path, monkeypatch):

@@ -322,12 +322,6 @@ class Trials:
         """
         if self._path is None:
             return
-        given, held = self._path, b""
-        with suppress(OSError):  # no regular file, or not for this user to read
-            held = _held(given)
-        changed = held not in (None, *self._ours)
-        if changed:
-            self._path = given.with_name(f"{given.name}.{secrets.token_hex(4)}")
         columns = [*self._metrics, "seconds"]
         rows = [
             [*trial, *(None if np.isnan(found[name]) else found[name] for name in columns)]
@@ -335,16 +329,35 @@ class Trials:
         ]
         content = {"gpumf_search": _VERSION, "of": self._of, "columns": columns, "scores": rows}
         content["sha256"] = _sum(content)
-        made = json.dumps(content).encode()
-        self._ours = held, made  # of which an interrupt leaves either there
-        with replacing(self._path) as file:
-            file.write(made)
-        self._written = time.monotonic()
+        made, given = json.dumps(content).encode(), self._path
+        held = self._there()
+        changed = held not in (None, *self._ours)
+        if not changed:
+            self._ours = held, made  # of which an interrupt leaves either there
+            try:
+                self._replace(made)
+            except OSError:
+                changed = self._there() not in (None, *self._ours)  # since then
+                if not changed:
+                    raise
         if changed:
+            self._path, self._ours = given.with_name(f"{given.name}.{secrets.token_hex(4)}"), (made,)
+            self._replace(made)
             raise ValueError(
                 f"resume: {given} has become another file during the search, and stays as it is; the scores so far "
                 f"are in {self._path}: pass that to go on"
             )
+
+    def _there(self):
+        """The bytes of the file, None where there is none; b"" of what is no file, or not for this user to read."""
+        with suppress(OSError):
+            return _held(self._path)
+        return b""
+
+    def _replace(self, made):
+        with replacing(self._path) as file:
+            file.write(made)
+        self._written = time.monotonic()
 
 
 def _digest(candidates, folds, metric, every):
