@@ -301,6 +301,31 @@ def test_a_recording_is_of_the_whole_profile_and_a_clean_tree(recordable, capsys
     assert not results.load("theoretical_flops", results.device_name()).live
 
 
+def test_a_recording_of_real_ratings_is_not_replaced_by_one_of_what_stands_in(recordable, capsys, monkeypatch):
+    provenance = {"datasets": [{"name": "jester-1"}, {"name": "douban-synthetic"}], "duration_seconds": 1.0}
+    monkeypatch.setattr(results, "recorded", lambda name: SimpleNamespace(provenance=provenance, device="cpu"))
+    monkeypatch.setenv("GPUMF_DATA", str(results.repository()))
+    with pytest.raises(SystemExit, match="1"):
+        command_line.main(["lost_updates", "--profile", "full", "--record"])
+    said = capsys.readouterr()
+    assert said.err == "This machine lacks jester-1, of which the last recording is: set GPUMF_DATA.\n"
+    assert not said.out and not (results.repository() / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "taken"),
+    [
+        (["ml-latest-small", "ml-100k"], ["ml-latest-small"]),
+        (["ml-100k", "ml-100k-synthetic"], ["ml-100k-synthetic"]),
+    ],
+)
+def test_what_stands_in_for_two_data_sets_is_trained_on_once(repository, monkeypatch, named, taken):
+    monkeypatch.setenv("GPUMF_DATA", str(repository))
+    result = experiments.run("als_sgd_rbm", "smoke", data=named)
+    assert result.provenance["parameters"]["data"] == named and set(result.frame.data) == {"ml-100k-synthetic"}
+    assert experiments._distinct({"data": named, "repeats": 2}) == {"data": taken, "repeats": 2}
+
+
 @pytest.mark.parametrize(
     ("error", "status", "says"),
     [

@@ -49,6 +49,11 @@ def module(name):
     return import_module(f"{__name__}.{names()[name]}.{name}")
 
 
+def missing_sets(name, profile, names):
+    """Those of these data sets that a profile of an experiment names and this machine does not have."""
+    return [one for one in _named_sets(module(name).PROFILES[profile]) if one in names and loaded_name(one) != one]
+
+
 def why_unknown(name):
     """One sentence where no experiment has this name, with names like it; None where one has it."""
     if name in names():
@@ -139,7 +144,7 @@ def run(name, profile="quick", **changes):
     live = not os.environ.get("GPUMF_RECORD")
     of_profile = profile["profile"] if isinstance(profile, dict) else profile
     with nullcontext() if live else _kept.measured(name, chosen, _study_modules(experiment)):
-        frame = experiment.run(**chosen)
+        frame = experiment.run(**_distinct(chosen))
         frame.attrs.setdefault("datasets", list(_loaded.values()))
         before |= _kept.origins()
         return results.store(name, frame, chosen | {"profile": of_profile}, before, live, names()[name])
@@ -160,6 +165,17 @@ def _named_sets(chosen):
             yield from [value] if isinstance(value, str) else filter(lambda name: isinstance(name, str), value)
         elif isinstance(value, dict):
             yield from _named_sets(value)
+
+
+def _distinct(chosen):
+    """The parameters of a run, where no two names of the list `data` are for the same ratings."""
+    named = chosen.get("data")
+    if not isinstance(named, list):
+        return chosen
+    of_each = {}
+    for name in sorted(named, key=lambda name: name != loaded_name(name)):  # those that are on this machine first
+        of_each.setdefault(loaded_name(name), name)
+    return chosen | {"data": [name for name in named if name in of_each.values()]}
 
 
 def usable_devices():
@@ -197,10 +213,16 @@ def usable_workers(workers):
     return [n for n in workers if not gpus or n <= gpus]
 
 
+def loaded_name(name):
+    """The name of the data set that `load_ratings` gives for this one."""
+    if name.endswith("-synthetic") or dataset_names().present.get(name, True):
+        return name
+    return _STAND_INS.get(name, f"{name}-synthetic")
+
+
 def load_ratings(name):
     """A data set by name; a synthetic one, which says so in its name, where the real one is not on this machine."""
-    if not (name.endswith("-synthetic") or dataset_names().loc[name, "present"]):
-        name = _STAND_INS.get(name, f"{name}-synthetic")
+    name = loaded_name(name)
     recipe = RECIPES.get(name.removesuffix("-synthetic")) if name.endswith("-synthetic") else None
     if recipe is not None and recipe.ratings >= _KEPT_RATINGS:
         return _noted(_kept.drawn(name, partial(load_dataset, name)))

@@ -69,8 +69,12 @@ def _begin_recording(parser, chosen):
         )
     if why := release.uncommitted():
         parser.exit(1, f"{why}\n")
-    os.environ["GPUMF_RECORD"] = "1"
+    # What stands in for it would be judged as if it were the publication's data.
     last = results.recorded(chosen.name)
+    recorded = {one["name"] for one in last.provenance["datasets"]} if last else set()
+    if missing := experiments.missing_sets(chosen.name, chosen.profile, recorded):
+        parser.exit(1, f"This machine lacks {', '.join(missing)}, of which the last recording is: set GPUMF_DATA.\n")
+    os.environ["GPUMF_RECORD"] = "1"
     took = f"; the last one took {release.seconds(last.provenance):.0f} s on {last.device}" if last else ""
     print(f"Recording {chosen.name} on {results.device_name()}{took}.", flush=True)
 
