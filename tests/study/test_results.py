@@ -301,14 +301,23 @@ def test_a_recording_is_of_the_whole_profile_and_a_clean_tree(recordable, capsys
     assert not results.load("theoretical_flops", results.device_name()).live
 
 
-def test_a_recording_of_real_ratings_is_not_replaced_by_one_of_what_stands_in(recordable, capsys, monkeypatch):
-    provenance = {"datasets": [{"name": "jester-1"}, {"name": "douban-synthetic"}], "duration_seconds": 1.0}
+@pytest.mark.parametrize(
+    ("name", "recorded", "lacks"),
+    [
+        ("lost_updates", ["jester-1", "douban-synthetic"], "the files of jester-1 are not there"),
+        ("further_features", ["ml-100k"], "the files of ml-100k are not there"),
+    ],
+)
+def test_a_recording_of_real_ratings_is_not_replaced_by_one_without(
+    recordable, capsys, monkeypatch, name, recorded, lacks
+):
+    provenance = {"datasets": [{"name": one} for one in recorded], "duration_seconds": 1.0}
     monkeypatch.setattr(results, "recorded", lambda name: SimpleNamespace(provenance=provenance, device="cpu"))
     monkeypatch.setenv("GPUMF_DATA", str(results.repository()))
     with pytest.raises(SystemExit, match="1"):
-        command_line.main(["lost_updates", "--profile", "full", "--record"])
+        command_line.main([name, "--profile", "full", "--record"])
     said = capsys.readouterr()
-    assert said.err == "This machine lacks jester-1, of which the last recording is: set GPUMF_DATA.\n"
+    assert said.err == f"The last recording has data that this one would not have: {lacks}.\n"
     assert not said.out and not (results.repository() / "data").exists()
 
 

@@ -49,9 +49,14 @@ def module(name):
     return import_module(f"{__name__}.{names()[name]}.{name}")
 
 
-def missing_sets(name, profile, names):
-    """Those of these data sets that a profile of an experiment names and this machine does not have."""
-    return [one for one in _named_sets(module(name).PROFILES[profile]) if one in names and loaded_name(one) != one]
+def missing(name, profile, sets):
+    """What this machine lacks of those of these data sets that a profile of an experiment names: clauses."""
+    of_one = getattr(module(name), "missing", _missing)
+    return [why for one in _named_sets(module(name).PROFILES[profile]) if one in sets and (why := of_one(one))]
+
+
+def _missing(name):
+    return None if loaded_name(name) == name else f"the files of {name} are not there"
 
 
 def why_unknown(name):

@@ -69,11 +69,11 @@ def _begin_recording(parser, chosen):
         )
     if why := release.uncommitted():
         parser.exit(1, f"{why}\n")
-    # What stands in for it would be judged as if it were the publication's data.
     last = results.recorded(chosen.name)
+    # Without them the claims on them would be lost, or be judged by what stands in for them.
     recorded = {one["name"] for one in last.provenance["datasets"]} if last else set()
-    if missing := experiments.missing_sets(chosen.name, chosen.profile, recorded):
-        parser.exit(1, f"This machine lacks {', '.join(missing)}, of which the last recording is: set GPUMF_DATA.\n")
+    if missing := experiments.missing(chosen.name, chosen.profile, recorded):
+        parser.exit(1, f"The last recording has data that this one would not have: {'; '.join(missing)}.\n")
     os.environ["GPUMF_RECORD"] = "1"
     took = f"; the last one took {release.seconds(last.provenance):.0f} s on {last.device}" if last else ""
     print(f"Recording {chosen.name} on {results.device_name()}{took}.", flush=True)
