@@ -175,8 +175,8 @@ def answer(frame):
     return (
         f"- **Library.** On {(trained.ratings - trained.test) / 1e6:.0f} million ratings (Netflix, synthetic), ten "
         f"iterations of ALS with 100 factors take **{goals.value['fit-als-f100-s']:.2f} s** end to end on one {gpu}. "
-        f"The program cuMF_ALS trains **{goals.value['cumf-als-x']:.0f} times** as long as our ALS to RMSE 0.92 "
-        f"on that GPU, our version of its algorithm {algorithm:.0f} times. "
+        f"To RMSE 0.92 our ALS trains **{goals.value['cumf-als-x']:.0f} times** as fast as the program cuMF_ALS "
+        f"there, and {algorithm:.0f} times as fast as our version of its algorithm. "
         f"On {threads} CPU threads, an iteration of `ImplicitALS` is **{goals.value['implicit-cpu-x']:.1f} times** "
         f"as fast as one of the package implicit "
         f"({goals.low['implicit-cpu-x']:.1f} to {goals.high['implicit-cpu-x']:.1f}).\n"

@@ -41,6 +41,7 @@ def given():
         "matrix": coo_array((values, (users, items)), shape=(20, 15)).tocsr(),
         "train": train,
         "test": test,
+        "validation": test,
         "likes": ImplicitALS(4, device="cpu").fit(frame, epochs=2),
     }
 

@@ -64,8 +64,9 @@ def drawn_anew_by(name):
     pytest.importorskip("IPython")
     from gpumf_study import chapters
 
-    page = chapters.pages().get(name, f"notebooks/{name}")
-    return f"older than its result: run `make figures` and `make notebook NB={page}`, and commit figures/"
+    page = chapters.pages().get(name)
+    run = f"`make notebook NB={page}`" if page else "`make figures`"
+    return f"older than its result: run {run}, and commit figures/"
 
 
 FIGURES = sorted(path for path in (ROOT / "figures").glob("*/*.svg") if path.parent.name != "drawings")
