@@ -131,11 +131,11 @@ def _lot(solver):
     return dict(zip(("model", "solver"), solver, strict=True))
 
 
-def _over(name, figure_or_table, statement, data, other, column="train", **options):
+def _over(name, figure_or_table, statement, data, other, column="train", evidence="synthetic", **options):
     """The claim on the time of another solver over that of ALS by CG in FP16."""
     return Claim(f"cumf-{name}", "cumf", figure_or_table, statement, metric="ratio",
                  select={"column": column, "where": {"data": data, "x_columns": 100}, "over": _lot(other),
-                         "under": _lot(OURS)}, table=reached, evidence="synthetic", **options)  # fmt: skip
+                         "under": _lot(OURS)}, table=reached, evidence=evidence, **options)  # fmt: skip
 
 
 def _missing(name, figure_or_table, statement, published, missing):
@@ -155,26 +155,30 @@ CLAIMS = [
             f"{data}-synthetic", LIBMF, "wall")
       for data, name, *_ in _SETS),
     *(_over(f"table-4-{data}-gpu-als", "Table 4",
-            f"Speed-up of CG in FP16 over LU, which stands for GPU-ALS, to the acceptable RMSE, {name}.",
-            f"{data}-synthetic", LU, published=gpu_als, criterion=near(gpu_als, 2.0))
+            f"Speed-up of CG in FP16 over our LU, in the place of GPU-ALS, to the acceptable RMSE, {name}.",
+            f"{data}-synthetic", LU, published=gpu_als)
       for data, name, _, gpu_als in _SETS),
     *(Claim(f"cumf-fig-5-convergence-{data}", "cumf", "Figure 5",
             f"Iterations to the acceptable RMSE by six steps of CG in FP16 over those by LU, {name}.", metric="ratio",
             select={"column": "epoch", "where": {"data": f"{data}-synthetic", "x_columns": 100}, "over": _lot(OURS),
                     "under": _lot(LU)}, table=reached, criterion=below(1.1), evidence="synthetic")
       for data, name, *_ in _SETS),
-    *(Claim(f"cumf-fig-6-{data}", "cumf", "Figure 6",
+    *(_over(f"fig-6-{data}", "Figure 6",
+            f"Speed-up of ALS by CG in FP16 over LIBMF on all CPU threads, to the acceptable RMSE, {name}.",
+            f"{data}-synthetic", LIBMF, criterion=above(1.0))
+      for data, name, *_ in _SETS),
+    *(Claim(f"cumf-fig-6-{data}-own", "cumf", "Figure 6",
             f"Speed-up of ALS by CG in FP16 over our fastest solver on all CPU threads, {name}.", metric="ratio",
             select={"column": "train", "where": {"x_columns": 100, "data": f"{data}-synthetic"},
                     "over": {"solver": ["ordered_parallel", "parallel_cg"]}, "best": "solver", "under": _lot(OURS)},
-            table=reached, criterion=above(1.0), evidence="synthetic")
+            table=reached, evidence="synthetic")
       for data, name, *_ in _SETS),
     _over("fig-8-netflix", "Figure 8",
           "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Netflix (synthetic).", "netflix-synthetic",
-          SGD_GPU, criterion=above(1.0)),
+          SGD_GPU, evidence="built in"),
     _over("fig-8-yahoomusic", "Figure 8",
           "Time of SGD over that of ALS to the acceptable RMSE, one GPU, Yahoo! Music (synthetic).",
-          "yahoomusic-synthetic", SGD_GPU, criterion=below(1.0)),
+          "yahoomusic-synthetic", SGD_GPU, evidence="built in"),
     _missing("table-4-hugewiki-libmf", "Table 4", "Speed-up over LIBMF to RMSE 0.52, Hugewiki.", 44.4,
              "LIBMF on a CPU with room for the ratings"),
     _missing("table-4-hugewiki-nomad", "Table 4", "Speed-up over NOMAD on 64 machines to RMSE 0.52, Hugewiki.", 6.7,

@@ -290,12 +290,15 @@ def _claims():
         for slug, threads, (fast, slow) in (("", "32 x 128", ("ALS", "SGD")), ("-own", "128 x 128", own)):
             for suffix, (setting, words) in _SETTINGS.items():
                 lots = {"ALS": {"model": "ALS", "variant": "32 x 128"}, "SGD": {"model": "SGD", "variant": threads}}
+                # The level that both reach here is SGD's own least error, and it decides which of them is faster.
+                beyond = slug and data == "douban-synthetic"
                 yield Claim(f"thesis-fig-6.12-{data}{slug}{suffix}", "thesis", "Figure 6.12",
                             f"Speed-up of {fast} over {slow} on the GPU, SGD with {threads} threads, "
                             f"{style.data_name(data)}, {words}.", metric="ratio",
                             select={"column": "seconds", "where": {"data": data, "x_setting": setting},
                                     "over": lots[slow], "under": lots[fast]}, criterion=above(1),
-                            evidence=_evidence(data), table=reached_by_both)  # fmt: skip
+                            evidence=_evidence(data), table=reached_by_both,
+                            missing="ratings on which SGD reaches the MAE of 0.5732" if beyond else None)  # fmt: skip
 
 
 CLAIMS = [

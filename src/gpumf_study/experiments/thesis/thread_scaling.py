@@ -319,7 +319,7 @@ _FIGURES = [
     ("6.7-drop-whole-gpu", "Speed that one block more than are active leaves, shared memory, whole GPU.",
      "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, below(0.9), full),
     ("6.8", "Active blocks by equation 6.2, with limits of threads and registers: difference from the driver's.",
-     "median", {"column": "x_apart"}, below(1), apart),
+     "median", {"column": "x_apart"}, None, apart),
     ("6.8-blocks", "Active blocks of a multiprocessor with 48 kB, shared memory.",
      "median", {"column": "x_active_driver", "where": _at(KEPLER_LIKE, "thesis_shared")},
      near(_BLOCKS, 1.1, KEPLER["blocks_per_multiprocessor"]), None),
@@ -331,7 +331,7 @@ _FIGURES = [
     ("6.10-gap", f"That speed-up with {MOST:,} threads, over the one with {BLOCK}, {_LIMITED}.",
      "ratio_of_ratios", _gap(KEPLER_LIKE, MOST), below(1), None),
     ("6.10-gap-whole-gpu", f"That speed-up with {_ENDS['thesis_global']:,} threads over {BLOCK}, whole GPU.",
-     "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"]), below(1), None),
+     "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"]), None, None),
     # The published reason, bandwidth, is not tested by it: 8 multiprocessors have all of it here.
     ("6.10-reason", f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8.",
      "ratio", {"column": "seconds", "where": {"solver": "thesis_global", "x_threads": _ENDS["thesis_shared"]},
@@ -346,8 +346,10 @@ def _claims():
     for name, statement, metric, select, criterion, table in _FIGURES:
         figure = f"Figure {name.split('-')[0]}"
         published = _BLOCKS if name == "6.8-blocks" else None
+        # The shared memory of a block of ours is chosen so that this many fit.
+        evidence = "built in" if published else "synthetic"
         yield Claim(f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion,
-                    "synthetic", table)  # fmt: skip
+                    evidence, table)  # fmt: skip
     yield Claim(
         "thesis-newer-gpus-more", "thesis", "Section 7.1",
         "Speed-up by all shared memory of each multiprocessor over 48 kB of it, whole GPU, best numbers of threads.",
