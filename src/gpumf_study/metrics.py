@@ -27,6 +27,9 @@ import numpy as np
 import pandas as pd
 
 LEVEL = 0.95
+Spread = dict[str | tuple[str, str, str], tuple[float, float]]
+"""Of `spread.between_runs`: by device, or device, model and solver, a variance and its degrees of freedom."""
+
 _TIMES = ["train", "wall", "end_to_end", "x_reduction"]
 
 _MEDIAN = np.sqrt(np.pi / 2)
@@ -127,9 +130,18 @@ def _half_of_logarithm(sides, select, level):
         return _with_runs(errors, [], level)
     if not all("device" in side for side in sides):
         raise ValueError("a table of times has to have the column device: runs differ more on CPUs than on GPUs")
-    sides_on = Counter(side.device.iloc[0] for side in sides)  # one estimate for all runs on a device
-    runs = [(times * n * between[name][0], between[name][1]) for name, n in sides_on.items() if name in between]
+    sides_of = Counter(_spread_of(side, between) for side in sides)  # of one key one estimate
+    runs = [(times * n * between[key][0], between[key][1]) for key, n in sides_of.items() if key in between]
     return _with_runs(errors, runs, level)
+
+
+def _spread_of(side, between):
+    """The key of a `Spread` for the times of a side: that of its solver, or else of its device."""
+    device = side.device.iloc[0]
+    if {"model", "solver"} <= set(side) and len(named := side[["model", "solver"]].drop_duplicates()) == 1:
+        own = device, *named.iloc[0]
+        return own if own in between else device
+    return device
 
 
 def _with_runs(errors, runs, level):
@@ -234,9 +246,7 @@ METRICS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], Estimate]] = {
 }
 
 
-def estimate(
-    frame: pd.DataFrame, metric: str, select: dict[str, Any], between: dict[str, tuple[float, float]] | None = None
-) -> Estimate:
+def estimate(frame: pd.DataFrame, metric: str, select: dict[str, Any], between: Spread | None = None) -> Estimate:
     """Return what a metric takes from a frame; see the module's docstring.
 
     between : of `spread.between_runs`; None for what has no spread between runs

@@ -140,6 +140,19 @@ def test_pooled_variances_are_of_all_runs():
     assert variance == pytest.approx(((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum() / 8) and freedom == 8
 
 
+def test_a_solver_whose_spread_is_known_has_its_own():
+    frame = repeats(a=[1.0, 1.0, 1.0], b=[2.0, 2.0, 2.0]).assign(model="SGD", solver="ordered")
+    lots = {"column": "seconds", "over": {"who": "b"}, "under": {"who": "a"}}
+    pooled = {"cuda": (1e-4, 9)}
+    both = pooled | {("cuda", "SGD", "ordered"): (4e-4, 9), ("cpu", "SGD", "ordered"): (1.0, 9)}
+    half, own = (np.log(estimate(frame, "ratio", lots, between).high / 2) for between in (pooled, both))
+    assert half > 0 and own == pytest.approx(2 * half)
+    others = frame.assign(solver="fast")
+    assert estimate(others, "ratio", lots, both) == estimate(others, "ratio", lots, pooled)
+    several = pd.concat([frame, others])
+    assert estimate(several, "ratio", lots, both).high == estimate(several, "ratio", lots, pooled).high
+
+
 def test_the_spread_between_runs_narrows_no_interval():
     frame = repeats(a=[1.0, 1.3], b=[1.0, 1.01])
     of = claim(above(1.0))

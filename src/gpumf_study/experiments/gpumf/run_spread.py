@@ -20,11 +20,12 @@ _IMPLICIT = {"regularization": 0.1, "unobserved_weight": 1.0, "regularization_ex
 _SOLVERS = [
     *((ALS, 16, solver, _ALS) for solver in ("sequential", "parallel")),
     (ALS, 64, "parallel_cg", _ALS),
-    *((ALS, 100, solver, _ALS) for solver in ("cumf_cg", "tensor_core")),
+    (ALS, 16, "thesis_shared", _ALS),
+    *((ALS, 100, solver, _ALS) for solver in ("cumf_lu", "cumf_cholesky", "cumf_cg", "cumf_cg_fp16", "tensor_core")),
     *((ImplicitALS, 64, solver, _IMPLICIT) for solver in ("parallel_cg", "tensor_core")),
     *((SGD, 16, solver, _SGD) for solver in ("ordered", "parallel")),
     (SGD, 64, "ordered_parallel", _SGD),
-    *((SGD, 128, solver, _SGD) for solver in ("cumf_sgd", "fast")),
+    *((SGD, 128, solver, _SGD) for solver in ("hogwild", "newgpusgd", "cumf_sgd", "fast")),
 ]
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "epochs": 20, "runs": 2},
