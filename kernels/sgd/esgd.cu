@@ -27,7 +27,7 @@
 #include "common/sgd.cuh"
 
 #ifndef MAX_THREADS
-#error "compile with -DMOST_THREADS=threads, the most of a block"
+#error "compile with -DMAX_THREADS=threads, the most of a block"
 #endif
 
 constexpr int MAX_GROUPS = MAX_THREADS / FACTORS;  // of k threads in a block
