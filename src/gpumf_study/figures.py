@@ -14,8 +14,8 @@ from gpumf_study import figure_style as style
 def on_no_page():
     """The kept figures of experiments that no page of the book draws: a dict of name -> path."""
     root = results.repository()
-    found = (path for path in (root / "book").glob("*/*.ipynb") if path.parent.name != "notebooks")
-    pages = "".join(path.read_text(encoding="utf-8") for path in [*found, *(root / "book").glob("*.ipynb")])
+    found = (path for path in (root / "book").glob("**/*.ipynb") if path.parent.name != "notebooks")
+    pages = "".join(path.read_text(encoding="utf-8") for path in found)
     drawn = set(re.findall(r"style\.save\((\w+)\.", pages))
     kept = {name: root / f"figures/{source}/{name}.svg" for name, source in experiments.names().items()}
     return {name: path for name, path in kept.items() if path.is_file() and name not in drawn}

@@ -51,11 +51,12 @@ def module(name):
 
 def missing(name, profile, sets):
     """What this machine lacks of those of these data sets that a profile of an experiment names: clauses."""
-    of_one = getattr(module(name), "missing", _missing)
+    of_one = getattr(module(name), "missing", missing_files)
     return [why for one in _named_sets(module(name).PROFILES[profile]) if one in sets and (why := of_one(one))]
 
 
-def _missing(name):
+def missing_files(name):
+    """A clause where the files of a data set are not on this machine, or None."""
     return None if loaded_name(name) == name else f"the files of {name} are not there"
 
 
@@ -177,9 +178,9 @@ def _distinct(chosen):
     named = chosen.get("data")
     if not isinstance(named, list):
         return chosen
-    of_each = {}
-    for name in sorted(named, key=lambda name: name != loaded_name(name)):  # those that are on this machine first
-        of_each.setdefault(loaded_name(name), name)
+    loaded, of_each = {name: loaded_name(name) for name in named}, {}
+    for name in sorted(named, key=lambda name: name != loaded[name]):  # those that are on this machine first
+        of_each.setdefault(loaded[name], name)
     return chosen | {"data": [name for name in named if name in of_each.values()]}
 
 

@@ -28,10 +28,10 @@ from tqdm import tqdm
 
 from gpumf import ALS
 from gpumf._util.counter_rng import positional_hash, random_order, random_subset
-from gpumf.ratings import DataError, Ratings, dataset_names, files, load_dataset
+from gpumf.ratings import DataError, Ratings, files, load_dataset
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, above
-from gpumf_study.experiments import identity
+from gpumf_study.experiments import identity, missing_files
 from gpumf_study.experiments.gpumf.defaults import damped_biases
 
 _PACKAGE = "recbole"
@@ -57,8 +57,8 @@ PROFILES["smoke"] = PROFILES["quick"] | {"factors": 2, "epochs": 2}
 
 def missing(name):
     """What of a set is not on this machine, its ratings or its features; None where both are."""
-    if not dataset_names().loc[name, "present"]:
-        return f"the files of {name} are not there"
+    if why := missing_files(name):
+        return why
     if name == "ml-100k":
         try:
             metadata.distribution(_PACKAGE)

@@ -12,7 +12,7 @@ import pytest
 
 from gpumf._util.counter_rng import positional_hash
 from gpumf.ratings import DataError, Ratings
-from gpumf_study import schema
+from gpumf_study import experiments, schema
 from gpumf_study.experiments.thesis import further_features as experiment
 from gpumf_study.experiments.thesis.further_features import (
     BIASES,
@@ -185,7 +185,7 @@ def test_what_is_missing_is_named_and_left_out(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     present = pd.DataFrame({"present": {"ml-100k": True, "douban-monti": False}})
-    monkeypatch.setattr(experiment, "dataset_names", lambda: present)
+    monkeypatch.setattr(experiments, "dataset_names", lambda: present)
     monkeypatch.setattr(experiment.metadata, "distribution", lambda name: object())
     assert experiment.missing("ml-100k") is None and "douban-monti" in experiment.why_unavailable()
     monkeypatch.setattr(experiment.metadata, "distribution", absent)
