@@ -17,7 +17,7 @@ ORDERS = {FILE: {}, SHUFFLED: {"shuffle": True}}  # of the ratings: as published
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "epochs": 8,
               "repeats": 2},
-    "full": {"data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
+    "full": {"data": ["ml-100k", "ml-1m", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
              "st": 2, "epochs": 30, "repeats": 5},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "epochs": 3}
@@ -63,8 +63,9 @@ def deviations(frame):
 
 
 def gaps(frame):
-    """Return by repeat the least RMSE in file order minus that of shuffled ratings, where it is most."""
-    table = least(frame).pivot(index=["data", "repeat"], columns="variant", values="value")
+    """Return by repeat the least RMSE in file order minus that of shuffled ratings, on the real set with most."""
+    found = least(frame[~frame.data.str.endswith("-synthetic")])
+    table = found.pivot(index=["data", "repeat"], columns="variant", values="value")
     gap = (table[FILE] - table[SHUFFLED]).rename("gap").reset_index()
     return gap[gap.data == gap.groupby("data").gap.median().idxmax()]
 
@@ -94,19 +95,21 @@ def _of(data, column):
 CLAIMS = [
     Claim("esgd-table-1", "esgd", "Table 1",
           "Users, items and training ratings of Table 1: largest deviation from those with ratings, as a share, "
-          "MovieLens 10M (synthetic).",
-          metric="median", select={"column": "deviation", "where": {"data": "ml-10m-synthetic"}},
-          criterion=below(0.01), evidence="synthetic", table=deviations),
-    Claim("esgd-table-2-ml-100k", "esgd", "Table 2", "Least test RMSE over all iterations, MovieLens 100K.", 0.9378,
-          "median", _of("ml-100k", "value"), Criterion(0.9278, 0.9478), table=least),
+          "MovieLens 1M.",
+          metric="median", select={"column": "deviation", "where": {"data": "ml-1m"}}, criterion=below(0.01),
+          table=deviations),
+    *(Claim(f"esgd-table-2-{data}", "esgd", "Table 2",
+            f"Least test RMSE over all iterations, {style.data_name(data)}.", error, "median", _of(data, "value"),
+            Criterion(error - 0.01, error + 0.01), table=least)
+      for data in ("ml-100k", "ml-1m") for error in [published("least error", data, "Table 2")]),
     Claim("esgd-table-2-ml-100k-iterations", "esgd", "Table 2",
           "Iterations until the least test RMSE, MovieLens 100K.", 8.0, "median",
           missing="the width of the distribution of initial factors, on which their number depends"),
-    *(Claim(f"esgd-table-2-{data}", "esgd", "Table 2",
-            f"Least test RMSE over all iterations, {style.data_name(data)}.",
-            published("least error", data, "Table 2"), "median", _of(data, "value"), evidence="built in", table=least)
-      for data in ("ml-1m-synthetic", "ml-10m-synthetic")),
+    Claim("esgd-table-2-ml-10m-synthetic", "esgd", "Table 2",
+          "Least test RMSE over all iterations, MovieLens 10M (synthetic).",
+          published("least error", "ml-10m", "Table 2"), "median", _of("ml-10m-synthetic", "value"),
+          evidence="built in", table=least),
     Claim("esgd-order", "esgd", "Table 2",
-          "Least test RMSE on ratings sorted by user minus that on shuffled ones, on the data set where it is most.",
-          metric="median", select={"column": "gap"}, criterion=below(0.005), evidence="synthetic", table=gaps),
+          "Least test RMSE on ratings sorted by user minus that on shuffled ones, on the real set where it is most.",
+          metric="median", select={"column": "gap"}, criterion=below(0.005), table=gaps),
 ]  # fmt: skip

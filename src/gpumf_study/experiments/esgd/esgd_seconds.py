@@ -25,7 +25,7 @@ _CHUNKS = 8  # of the ratings, where they are streamed
 
 PROFILES = {
     "quick": {"data": ["ml-100k-synthetic"], "part": [120, 100], "factors": 4, "th_size": 40, "st": 2, "repeats": 3},
-    "full": {"data": ["ml-100k", "ml-1m-synthetic", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
+    "full": {"data": ["ml-100k", "ml-1m", "ml-10m-synthetic"], "part": None, "factors": 16, "th_size": 1000,
              "st": 2, "repeats": 10},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {"part": [60, 50], "repeats": 2}
