@@ -18,6 +18,7 @@ TITLES = {
     "newgpusgd": "NewGPUSGD (Li et al., 2019)",
     "esgd": "ESGD (Nassar et al.)",
 }
+BEFORE = "1.0.0"  # the release whose table of claims is kept
 NO_MEASUREMENT = [claims.MISSING, "not testable", "not evidence"]
 SHOWN = ["replicated", "partly replicated", "not replicated", "inconclusive"]
 NOT_JUDGED = (
@@ -39,6 +40,19 @@ def table():
         metric=[pairs[id][1].metric for id in frame.id],
         data=["real" if pairs[id][1].evidence == "real" else "synthetic" for id in frame.id],
     )
+
+
+def repeated():
+    """Return the claims that this release and `BEFORE` measured, each in runs of its own and with an interval.
+
+    Return a DataFrame of `claims.COLUMNS`, those of `BEFORE` with the suffix _before, and apart: whether the two
+    intervals have no number in common
+    """
+    folder = results.repository() / "data/results"
+    now, before = (pd.read_csv(folder / name) for name in ("claims.csv", f"claims-{BEFORE}.csv"))
+    both = now.merge(before, on=["id", "statement"], suffixes=("", "_before"))
+    both = both[both.commit != both.commit_before].dropna(subset=["low", "high", "low_before", "high_before"])
+    return both.assign(apart=(both.low > both.high_before) | (both.high < both.low_before))
 
 
 def coverage(frame):

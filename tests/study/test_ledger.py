@@ -2,6 +2,7 @@
 
 import subprocess
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -33,6 +34,26 @@ def test_coverage_counts_figures_and_tables_and_not_claims():
     assert counts.measured.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 1}
     assert counts.partly.to_dict() == {"thesis": 1, "cu2rec": 0, "cumf": 0, "newgpusgd": 0, "esgd": 0}
     assert counts.listed.to_dict() == {"thesis": 21, "cu2rec": 4, "cumf": 10, "newgpusgd": 5, "esgd": 4}
+
+
+def test_claims_that_two_releases_measured_are_compared(tmp_path, monkeypatch):
+    def rows(commit, *intervals):
+        named = [("same", commit), ("moved", commit), ("open", commit), ("not again", "old"), ("other", commit)]
+        frame = pd.DataFrame(named, columns=["id", "commit"]).assign(low=1.0, high=2.0, statement="A claim.")
+        frame.loc[1, ["low", "high"]] = intervals
+        frame.loc[2, "high"] = np.nan
+        frame.loc[4, "statement"] = f"As of {commit}."
+        return frame
+
+    folder = tmp_path / "data/results"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(ledger.results, "repository", lambda: tmp_path)
+    rows("old", 1.0, 2.0).to_csv(folder / f"claims-{ledger.BEFORE}.csv", index=False)
+    for intervals, apart in (((1.9, 3.0), False), ((2.1, 3.0), True), ((0.1, 0.9), True)):
+        rows("new", *intervals).to_csv(folder / "claims.csv", index=False)
+        found = ledger.repeated().set_index("id")
+        assert found.apart.to_dict() == {"same": False, "moved": apart}
+        assert (found.low_before == 1.0).all() and found.low["moved"] == intervals[0]
 
 
 def test_make_records_one_experiment_or_all():
