@@ -73,6 +73,16 @@ CHECKS = {
     "recommend to a new user": lambda found, given: len(found[0]) == 3 and "i1" not in found[0],
     "new users as a model": lambda found, given: len(found.user_factors) == 1,
     "learn new ratings": lambda found, given: isinstance(found, ALS),
+    "learn after loading": lambda found, given: isinstance(found, ALS) and len(found.user_ids) == 20,
+    "implicit: `AlternatingLeastSquares(64, regularization=30, alpha=5)`": lambda found, given: (
+        (found.regularization, found.alpha, found.unobserved_weight, found.regularization_exponent) == (30, 5, 1, 0)
+    ),
+    "Surprise: `SVD()`": lambda found, given: (
+        (found.factors, found.regularization, found.learning_rate, found.biases, found.init_std)
+        == (100, 0.02, 0.005, True, 0.1)
+    ),
+    "`iterations=15`, `n_epochs=20`": lambda found, given: found.epoch == 2,
+    "`random_state=0`, `num_threads=2`": lambda found, given: (found.seed, found.threads) == (0, 2),
     "find similar items": lambda found, given: len(found[0]) == 3 and "i1" not in found[0],
     "explain": lambda found, given: set(found[1]) <= rated(given, "u1") and found[0] == pytest.approx(sum(found[2])),
     "predict a rating": lambda found, given: found.shape == () and np.isfinite(found),

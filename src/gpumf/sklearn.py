@@ -31,7 +31,7 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     model : Model, not fitted; it stays as it is
-    epochs : int
+    epochs : int, by default that of the model's `fit`
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
     (2,)
     """
 
-    def __init__(self, model: Model, epochs: int = 20) -> None:
+    def __init__(self, model: Model, epochs: int | None = None) -> None:
         self.model, self.epochs = model, epochs
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -55,7 +55,8 @@ class RatingRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError : X of another shape; otherwise as of `gpumf.models.Model.fit`
         """
-        self.model_ = clone(self.model).fit((*_columns(X), array_of(y, "y")), self.epochs)
+        model = clone(self.model)
+        self.model_ = model.fit((*_columns(X), array_of(y, "y")), model._epochs_or_default(self.epochs))
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -54,6 +54,58 @@ def test_ratings_and_matrices_go_by_positions(model):
     assert model.user_ids is None and np.array_equal(model.recommend(4, 3)[0], model.recommend(4, 3, ids=True)[0])
 
 
+@EACH
+def test_training_on_by_positions_keeps_the_ids(model):
+    ratings = Ratings.from_pandas(FRAME)
+    positions = Ratings(ratings.users, ratings.items, ratings.values, ratings.n_users, ratings.n_items)
+    model.fit(FRAME, 1)
+    names, items = FRAME.user.to_numpy(), FRAME.item.to_numpy()
+    predicted, user_ids, item_ids = model.predict(names, items), model.user_ids, model.item_ids
+    model.fit(positions, 0, warm_start=True)
+    assert model.ids and np.array_equal(model.predict(names, items), predicted)
+    assert np.array_equal(model.user_ids, user_ids) and np.array_equal(model.item_ids, item_ids)
+
+
+def test_sgd_goes_on_with_the_ids_of_its_model_and_of_new_users():
+    als = ALS(3, device="cpu").fit(FRAME, 2)
+    model = SGD.from_model(als, solver="sequential")
+    names, items = FRAME.user.to_numpy(), FRAME.item.to_numpy()
+    np.testing.assert_allclose(model.predict(names, items), als.predict(names, items), rtol=1e-6)
+    assert model.ids and np.array_equal(model.recommend("u07", 5)[0], als.recommend("u07", 5)[0])
+    before = model.user_factors.copy()
+    model.partial_fit(FRAME[FRAME.user == "u07"])
+    assert model.user_ids[(before != model.user_factors).any(axis=1)].tolist() == ["u07"]
+
+    n_users, n_items = model._shape
+    users, places, values = [n_users, n_users], [0, 1], [5, 3]
+    with pytest.raises(ValueError, match="by ids, and the 1 new ones have none"):
+        model.partial_fit(Ratings(users, places, values, n_users + 1, n_items))
+    assert model.ids and len(model.user_ids) == n_users
+    named = {"user_ids": np.append(model.user_ids, "zoe"), "item_ids": model.item_ids}
+    model.partial_fit(Ratings(users, places, values, n_users + 1, n_items, **named))
+    assert model.user_ids[-1] == "zoe" and np.array_equal(model.item_ids, als.item_ids)
+
+
+def test_sgd_of_a_model_from_a_file_knows_what_users_rated(tmp_path):
+    als = ALS(3, device="cpu").fit(FRAME, 2)
+    als.save(tmp_path / "m.npz", seen=True)
+    model = SGD.from_model(ALS.load(tmp_path / "m.npz", device="cpu"))
+    assert np.array_equal(model.recommend("u07", 5)[0], als.recommend("u07", 5)[0])
+
+
+def test_wide_and_narrow_integer_ids_come_together():
+    ids = np.array([2**63 + 5, 17, 2**60 + 1], np.uint64)
+    columns = ids[[0, 1, 2, 0]], [1, 2, 3, 2], [5, 3, 4, 2]
+    model = ALS(2, device="cpu").fit(columns, 2)
+    model.partial_fit(pd.DataFrame({"user": [2**60 + 3], "item": [1], "rating": [4]}))
+    assert sorted(map(int, model.user_ids)) == [17, 2**60 + 1, 2**60 + 3, 2**63 + 5]
+    other = ALS(2, device="cpu").fit(([17, 18, 17], [1, 2, 3], [5, 3, 4]), 2)
+    other.partial_fit((ids, [1, 2, 3], [5, 3, 4]))
+    assert sorted(map(int, other.user_ids)) == [17, 18, 2**60 + 1, 2**63 + 5]
+    big_endian = ALS(2, device="cpu").fit((ids[[0, 1, 2, 0]].astype(">u8"), *columns[1:]), 2)
+    assert sorted(map(int, big_endian.user_ids)) == sorted(map(int, ids))
+
+
 def test_items_that_are_not_there_have_no_id():
     model = SGD(3, device="cpu").fit(FRAME.assign(item=FRAME.item.astype(str)), 1)
     items, ratings = model.recommend(model.user_ids[:3], 40)

@@ -382,7 +382,7 @@ def test_settings_on_a_gpu_have_the_scores_of_a_fit_alone(model, device, monkeyp
     copies, of = [], DeviceRatings.of.__func__
     monkeypatch.setattr(DeviceRatings, "of", classmethod(lambda *given: copies.append(given) or of(*given)))
     grid = {"hidden": [4, 3]} if model is RBM else {"factors": [2], "regularization": [0.1, 1.0]}
-    found = search(model(device=device), grid, RATINGS, 2, folds=2, n_jobs=2, refit=False, **HALVING)
+    found = search(model(device=device), grid, RATINGS, 2, folds=2, metric="rmse", n_jobs=2, refit=False, **HALVING)
     assert len(copies) in (0, 2 * 2)  # no further one for a setting; 0 of solvers that take them from the host
     row = found.trials.to_dict("records")[-1]
     train, test = list(RATINGS.kfold(2))[row["fold"]]
@@ -506,3 +506,36 @@ def test_the_seconds_of_all_trials_are_no_more_than_those_of_the_search(strategy
     found = search(SGD(solver="ordered"), {"factors": [2, 3, 4]}, RATINGS, 4, n_jobs=1, refit=False, **strategy)
     elapsed = time.perf_counter() - started
     assert found.trials.seconds.min() > 0 and found.trials.seconds.sum() <= elapsed
+
+
+def test_settings_of_a_search_are_as_they_were_given():
+    given = {"cg_steps": [None, 2], "factors": [2, 3]}
+    found = search(ALS(2, device="cpu"), given, RATINGS, epochs=1, folds=2, refit=False)
+    settings = found.cv_results_["params"]
+    assert settings[0] == found.best_parameters and len(settings) == 4
+    assert {(type(one["cg_steps"]), type(one["factors"])) for one in settings} == {(type(None), int), (int, int)}
+    for one in settings:
+        ALS(device="cpu", **one)
+
+
+@pytest.mark.parametrize(("model", "epochs"), [(ALS(2, device="cpu"), 20), (BayesianMF(2, samples=5), 100)])
+def test_a_training_has_by_default_as_many_epochs_as_fit(model, epochs):
+    def as_of(given):
+        found = cross_validate(model, RATINGS.kfold(2), given)
+        return found.rmse.tolist(), search(model, {"factors": [2]}, RATINGS, given, folds=2).best_score
+
+    assert as_of(None) == as_of(epochs)
+    assert search(model, {"factors": [2]}, RATINGS, folds=2).best_model.epoch == epochs
+    assert as_of(None) != as_of(2)
+
+
+def test_lists_judge_what_predicts_no_ratings():
+    found = search(ImplicitALS(2, device="cpu"), {"factors": [2, 3]}, RATINGS, 2, folds=2, refit=False)
+    assert found.metric == "ndcg@10" and "ndcg@10" in found.results
+    assert search(ALS(2, device="cpu"), {"factors": [2]}, RATINGS, 2, folds=2, refit=False).metric == "rmse"
+
+
+def test_a_class_is_no_model():
+    for judged in (lambda: search(SGD, {"factors": [2]}, RATINGS), lambda: cross_validate(SGD, RATINGS)):
+        with pytest.raises(TypeError, match=r"an instance, as SGD\(\), not the class"):
+            judged()

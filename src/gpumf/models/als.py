@@ -424,6 +424,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
     weighted: Any = Fixed(False)
     _of_training: dict[str, float] | None = None  # lambda and w0, given or by default
     _shares: tuple[float, float] = _SHARES
+    _judged_by: ClassVar[str] = "ndcg@10"
     _solvers: ClassVar = {
         "parallel": ImplicitParallel,
         "dense": Dense,

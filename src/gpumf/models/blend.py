@@ -39,8 +39,10 @@ class Blend(Recommender, Identified):
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `evaluate_ranking` work on the
     CPU; a user whom none of the models knows gets the items with the most training ratings first, and a new one, by
-    `recommend(ratings=..)`, what the models predict who have each learned of these ratings. What users rated is left
-    out where all models know the same of it, as those that were fitted to one data frame; else pass `seen`.
+    `recommend(ratings=..)`, what the models predict who have each learned of these ratings. Lists are in the order of
+    means of what no model has clipped; the ratings beside them are those of `predict`, and may be in another order.
+    What users rated is left out where all models know the same of it, as those that were fitted to one data frame;
+    else pass `seen`.
 
     Parameters
     ----------
@@ -204,6 +206,8 @@ class Blend(Recommender, Identified):
         self._check_fitted()
         if not isinstance(ratings, Ratings):
             ratings = self._like(ratings, "the set", unknown, skips=True)
+        elif unknown not in ("error", "skip"):
+            raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
         self._check_models(ratings)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")

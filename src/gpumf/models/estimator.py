@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import secrets
 import time
@@ -98,6 +99,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     _finite: tuple[np.ndarray, ...] = ()  # of what was learned, the arrays that are known to be
     _hyperparameters: ClassVar[type[Hyperparameters]]
     _remedy: str  # what to do where training diverges
+    _judged_by: ClassVar[str] = "rmse"  # by `search`, unless told otherwise
 
     def __init__(self, *, solver: str | None, device: Device, threads: int | None, seed: int | None) -> None:
         self.threads = None if threads is None else integer("threads", threads, 1)
@@ -348,7 +350,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             if warm_start:
                 self._check_warm(train)
                 known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
+                ids_before = self.user_ids, self.item_ids
                 self._set_training(train)
+                self._keep_ids(train, *ids_before)
                 arrays = self._continued(train, *known)
             else:
                 if epochs:
@@ -359,6 +363,11 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             self.ids = (named or (warm_start and self.ids)) if ids is None else flag("ids", ids)
             self._keep_orders(self._train(clock, train, arrays, rows, epochs, validation, ending, progress))
         return self
+
+    @classmethod
+    def _epochs_or_default(cls, epochs: int | None) -> int:
+        """The epochs that are given, or those that `fit` takes by default."""
+        return inspect.signature(cls.fit).parameters["epochs"].default if epochs is None else epochs
 
     def _chooses(self, train: Ratings) -> bool:
         """Whether `_find_defaults` holds ratings out."""

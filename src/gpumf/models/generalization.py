@@ -14,7 +14,7 @@ from gpumf.ratings import Ratings
 def strong_generalization(
     model: Model,
     ratings: Ratings,
-    epochs: int = 20,
+    epochs: int | None = None,
     *,
     users: float = 0.1,
     known: float = 0.8,
@@ -32,7 +32,7 @@ def strong_generalization(
     ----------
     model : of gpumf with `fold_in`; it stays as it is
     ratings : Ratings
-    epochs : int
+    epochs : int, by default that of the model's `fit`
     users : share of the users that are held out, drawn at random of those with two ratings or more
     known : share of a held-out user's ratings by which the user is folded in, at least one and not all, drawn at
         random; the others are the test set. Items that no other user has rated are left out of both
@@ -81,6 +81,6 @@ def strong_generalization(
     judged = parts[0].user_counts > 0
     if not judged.any():
         raise ValueError("no held-out user has two ratings of items that others have rated; hold out more users")
-    fitted = type(model)(**model.get_params()).fit(train, epochs, **fitting)
+    fitted = type(model)(**model.get_params()).fit(train, model._epochs_or_default(epochs), **fitting)
     found = fitted.fold_in(parts[0]).evaluate_ranking(parts[1], k, users=np.flatnonzero(judged), ids=False)
     return found | {"users": int(judged.sum()), "seconds": fitted.times.end_to_end}

@@ -69,12 +69,20 @@ class Identified(ABC):
         array(['alien', 'up'], dtype=object)
         """
 
-    def _keep_ids(self, ratings):
-        """Keep the ids of a training set."""
-        for side in ("user", "item"):
+    def _keep_ids(self, ratings, user_ids=None, item_ids=None):
+        """Keep the ids of a training set; where it counts positions alone, those known of before, or None.
+
+        Raise ValueError where it has more positions than there are ids.
+        """
+        for side, known in (("user", user_ids), ("item", item_ids)):
             ids, _ = plain_ids(np.asarray(getattr(ratings, f"{side}_ids")))
             plain = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
-            setattr(self, f"{side}_ids", None if plain else ids)
+            if plain and known is not None and len(ids) != len(known):
+                raise ValueError(
+                    f"the model knows its {side}s by ids, and the {len(ids) - len(known)} new ones have none; give "
+                    f"Ratings with the {side}_ids of all"
+                )
+            setattr(self, f"{side}_ids", known if plain else ids)
 
     def _forget_indexes(self):
         """Have indexes of ids of its own, in a copy of the model too."""
@@ -106,9 +114,10 @@ class Identified(ABC):
         places = self._places(given.ravel(), known, count, side)
         if (places < 0).any():
             unknown = given.ravel()[places < 0].tolist()[0]
+            such = "" if known is None else f"; ids are such as {brief(known[0])}"
             raise KeyError(
-                f"no {side} of the training set has the id {brief(unknown)}; with ids=False, {side}s are positions"
-                + ("; for new users use recommend(ratings=..)" if side == "user" else "")
+                f"no {side} of the training set has the id {brief(unknown)}{such}; with ids=False, {side}s are "
+                "positions" + ("; for new users use recommend(ratings=..)" if side == "user" else "")
             )
         return places.reshape(given.shape)
 

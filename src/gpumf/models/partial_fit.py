@@ -30,7 +30,7 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
     """
     model._check_fitted()
     if model._training is None:
-        raise ValueError("the training set is not known here; use fit(train, warm_start=True)")
+        raise ValueError("the training set is not known here; tell it by fit(train, epochs=0, warm_start=True)")
     if not model._knows_training:
         raise ValueError(
             "a model with users folded in knows no other ratings of its items; use partial_fit of the model before"
@@ -60,7 +60,10 @@ def _grown(model, data):
             places = positions_of(ids, before)
             strangers = places < 0
             places[strangers] = count + np.arange(strangers.sum())
-            facts[f"{side}s"], ids = places[getattr(given, f"{side}s")], np.concatenate([before, ids[strangers]])
+            # NumPy makes float64 of int64 and uint64 together.
+            wide = np.uint64 if {before.dtype.kind, ids.dtype.kind} == {"i", "u"} else None
+            facts[f"{side}s"] = places[getattr(given, f"{side}s")]
+            ids = np.concatenate([before, ids[strangers]], dtype=wide, casting="unsafe")
         elif len(ids) == count:
             ids = before
         elif len(ids) < count or not np.array_equal(ids[:count], before):

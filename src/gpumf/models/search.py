@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def cross_validate(
-    model: Model, splits: Splits, epochs: int = 20, *, k: int = 10, ranking: bool = False, **fitting: Any
+    model: Model, splits: Splits, epochs: int | None = None, *, k: int = 10, ranking: bool = False, **fitting: Any
 ) -> pd.DataFrame:
     """Train copies of a model, one a split, and judge each on what was held out.
 
@@ -43,7 +43,7 @@ def cross_validate(
     splits : pairs (train, test) of Ratings: `ratings.kfold(5)`, [`ratings.split_by_time()`],
         [`ratings.leave_one_out()`], or one set of Ratings, split five-fold. `Ratings.from_pandas` makes them of a
         data frame
-    epochs : int
+    epochs : int, by default that of the model's `fit`
     k : int, length of the lists that are judged
     ranking : bool, judge lists too
     **fitting : of `fit`, such as callbacks; the test set is never its validation set
@@ -69,6 +69,7 @@ def cross_validate(
     import pandas as pd
 
     _check_judged(model, epochs, k, ranking)
+    epochs = model._epochs_or_default(epochs)
     rows = []
     for number, (train, test) in enumerate(_pairs(splits)):
         fitted = type(model)(**model.get_params()).fit(train, epochs, **fitting)
@@ -150,10 +151,10 @@ def search(
     model: Model,
     parameters: dict[str, Any],
     ratings: RatingsLike,
-    epochs: int = 20,
+    epochs: int | None = None,
     *,
     folds: int | Iterable[tuple[Ratings, Ratings]] = 5,
-    metric: str = "rmse",
+    metric: str | None = None,
     strategy: Literal["grid", "random", "halving"] = "grid",
     budget: int | None = None,
     factor: int = 3,
@@ -199,9 +200,10 @@ def search(
     parameters : dict name -> values to try, or a distribution to draw them from, with a method
         rvs(random_state=numpy.random.Generator), as of scipy.stats
     ratings : Ratings, or what `fit` takes
-    epochs : int from 1, of a training; with halving, of the last rung
+    epochs : int from 1, of a training; with halving, of the last rung. By default that of the model's `fit`
     folds : int from 2, or pairs (train, test) of Ratings, such as [`ratings.split_by_time()`]
-    metric : 'rmse', 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length
+    metric : 'rmse', 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length; by default
+        'rmse', and of `ImplicitALS`, which predicts no ratings, 'ndcg@10'
     strategy : 'grid', all combinations; 'random', `budget` settings; 'halving', of all combinations or, with a
         budget, of as many settings
     budget : int, how many settings are drawn, each combination of lists once
@@ -264,10 +266,10 @@ def search(
     >>> list(study.best_params)
     ['regularization']
     """
-    import pandas as pd
 
     _check_judged(model, epochs)
-    epochs, seed = integer("epochs", epochs, 1), integer("seed", seed, 0, MAX_SEED)
+    epochs, seed = integer("epochs", model._epochs_or_default(epochs), 1), integer("seed", seed, 0, MAX_SEED)
+    metric = model._judged_by if metric is None else metric
     choice("strategy", strategy, "grid", "random", "halving"), choice("resource", resource, "epochs", "folds")
     of_lists("metric", metric)
     refit, progress, every = flag("refit", refit), flag("progress", progress), Ending(keep=keep).keep == "best"
@@ -313,8 +315,8 @@ def search(
     if not complete:
         warnings.warn("the search was interrupted; its result is of what was done", RuntimeWarning, stacklevel=2)
     return SearchResult(
-        pd.DataFrame([settings[one] | reached[one] | {"seconds": spent[one]} for one in order]),
-        pd.DataFrame(rows),
+        _table([settings[one] | reached[one] | {"seconds": spent[one]} for one in order], parameters),
+        _table(rows, parameters),
         metric,
         None if best is None else settings[best],
         np.nan if best is None else reached[best][metric],
@@ -431,6 +433,18 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _table(rows, parameters):
+    """Rows as a DataFrame, with parameters as given: pandas makes NaN of None, and float64 of its column."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    for name in frame.columns.intersection([*parameters]):
+        column = [row[name] for row in rows]
+        if any(value is None for value in column):
+            frame[name] = pd.Series(column, dtype=object)
+    return frame
+
+
 def _ranked(found, metric):
     """Settings, best first: those that reached a later rung before others, those that diverged behind all."""
 
@@ -447,9 +461,11 @@ def _badness(value, metric):
 
 def _check_judged(model, epochs, k=10, ranking=False, **_):
     """Raise before anything is trained where `cross_validate` would after it."""
+    if isinstance(model, type) and issubclass(model, Model):
+        raise TypeError(f"model must be an instance, as {model.__name__}(), not the class")
     if not isinstance(model, Model):
         raise TypeError(f"model must be one of gpumf, as ALS(16), not {type(model).__name__}")
-    integer("epochs", epochs, 0), integer("k", k, 1), flag("ranking", ranking)
+    integer("epochs", model._epochs_or_default(epochs), 0), integer("k", k, 1), flag("ranking", ranking)
 
 
 def _pairs(splits, name="splits"):

@@ -272,6 +272,8 @@ class SGD(Factorization, Model):
         result._set_learned((model.user_factors.copy(), model.item_factors.copy()))
         result._user_known, result._item_counts = model._user_known.copy(), model._item_counts.copy()
         result.mean, result.scale, result._training = model.mean, model.scale, model._training
+        result._knows_training, result._seen_rows = model._knows_training, model._seen_rows
+        result.ids, result.user_ids, result.item_ids = model.ids, model.user_ids, model.item_ids
         result._standard, result._ridges = model._standard, getattr(model, "_ridges", None)
         if result.clip and result.scale is None and result._training is not None:
             result.scale = result._training.bounds
@@ -408,8 +410,8 @@ class SGD(Factorization, Model):
         """Train the fitted model further, on new ratings alone.
 
         Users and items of `Ratings` may be new too: positions up to `new.n_users` and `new.n_items`, which are not
-        below the model's. They start with random factors. A data frame may not name new ids. The mean from
-        which biases count stays as it was.
+        below the model's; where the model knows ids, with the ids of all. They start with random factors. A data
+        frame may not name new ids. The mean from which biases count stays as it was.
 
         Parameters
         ----------
@@ -424,7 +426,8 @@ class SGD(Factorization, Model):
 
         Raises
         ------
-        NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has
+        NotFittedError, TypeError, ValueError, DivergedError : as of `fit`; fewer users or items than the model has,
+            or new ones without ids where the others have some
 
         >>> from gpumf import SGD
         >>> from gpumf.ratings import Ratings
@@ -448,6 +451,7 @@ class SGD(Factorization, Model):
             ids = self.user_ids, self.item_ids
             ridges = self._damped and self._of_rows
             self._set_training(new)
+            self._keep_ids(new, *ids)
             self._keep_biases(standard)
             self._ridges = ridges or None
             factors = self._continued(new, *known)
@@ -459,8 +463,6 @@ class SGD(Factorization, Model):
                 for side, of in enumerate(self._counts):
                     if of.any():  # without newcomers the factors are the model's, which lists make read-only
                         self._rebias(given.on_host(), side, np.flatnonzero(of), factors)
-            if shape == old_rows and self.user_ids is None and self.item_ids is None:
-                self.user_ids, self.item_ids = ids  # which plain positions do not say
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts = self._item_counts.copy()  # who is known was derived from the others
             self._item_counts[: len(counts)] += counts

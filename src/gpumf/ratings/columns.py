@@ -112,7 +112,7 @@ def _looked_up(table, positions, overwrite):
 def _hashed_integers(ids):
     import pyarrow as pa
 
-    kind = np.uint64 if ids.dtype == np.uint64 else np.int64
+    kind = np.uint64 if ids.dtype.kind == "u" and ids.dtype.itemsize == 8 else np.int64
     names, codes = Names(pa.from_numpy_dtype(kind)), np.empty(len(ids), np.int32)
 
     def encode(part):
