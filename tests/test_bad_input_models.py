@@ -226,7 +226,7 @@ def test_before_fit_there_is_nothing_to_use(method, tmp_path, monkeypatch):
 USE = {
     "unknown user": ("als", lambda m: m.predict("x", "i1"), KeyError, "no user of the training set has the id 'x'"),
     "unknown item": ("als", lambda m: m.predict("u1", "x"), KeyError, "no item of the training set has the id 'x'"),
-    "a position for an id": ("als", lambda m: m.recommend(0), KeyError, "has the id 0; ids are such as .u0.; with ids=False"),
+    "a position for an id": ("als", lambda m: m.recommend(0), KeyError, "id 0; ids are such as .u0.; with ids=False"),
     "an id for a position": ("positions", lambda m: m.recommend("u1"), TypeError, "pass ids=True"),
     "position too large": ("positions", lambda m: m.predict(12, 0), IndexError, "user positions must lie in 0..11"),
     "position below 0": ("positions", lambda m: m.predict(0, -1), IndexError, "item positions must lie in 0..8"),

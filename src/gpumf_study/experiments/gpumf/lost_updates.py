@@ -265,7 +265,7 @@ def figure_cost(table, data):
     axis.axvline(0, color="0.6", linewidth=0.8)
     style.marks(axis, table.gap, place, list(np.where(races, "purple", "green")), spread=table.spread)
     for y, row in enumerate(table.itertuples()):
-        text = f"{row.gap:+.4f}" + (f", {100 * row.lost:.0f} % lost" if row.lost > 0.01 else "")
+        text = f"{row.gap:+z.4f}" + (f", {100 * row.lost:.0f} % lost" if row.lost > 0.01 else "")
         beside = {"textcoords": "offset points", "size": style.SMALL, "va": "center"}
         axis.annotate(text, (row.gap + row.spread, y), (6, 0), **beside)
     axis.set_yticks(place, map(_name, table.index))

@@ -74,10 +74,10 @@ def by_seed(frame):
 
 
 def summary(frame):
-    """Return by scheme, over the seeds: rmse (mean), spread (standard deviation), gap (mean), largest_gap."""
+    """Return by scheme, over the seeds: rmse (mean), spread (standard deviation), gap (median), largest_gap."""
     seeds = by_seed(frame).groupby("scheme", sort=False)
     return seeds.agg(
-        rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "mean"), largest_gap=("gap", "max")
+        rmse=("rmse", "mean"), spread=("rmse", "std"), gap=("gap", "median"), largest_gap=("gap", "max")
     ).reset_index()
 
 
@@ -91,8 +91,8 @@ def figure(frame, bound=BOUND):
     figure, ((axis,),) = style.panels(height=1.2 + 0.24 * len(order))
     axis.axvspan(-bound, bound, color=style.COLOURS["sky"], alpha=0.15, label=f"within {bound:g} of the reference")
     axis.plot(gaps.gap, gaps.scheme.map(order.index), "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
-    means = gaps.groupby("scheme").gap.mean()
-    axis.plot(means, means.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean")
+    middle = gaps.groupby("scheme").gap.median()
+    axis.plot(middle, middle.index.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="median")
     axis.set_yticks(np.arange(len(order)), [style.LOOKS["SGD", scheme].name for scheme in order])
     axis.set(xlabel="test RMSE above that of the reference, mean of the folds")
     style.legend(figure, axis, 3)
