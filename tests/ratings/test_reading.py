@@ -1,5 +1,7 @@
 """Large files are read in parts, of which nothing is lost, and nothing is taken for what it is not."""
 
+import gzip
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from gpumf.ratings import DataError, Ratings, columns, map_ratings, read_ratings, reading
+from gpumf.ratings import DataError, Ratings, columns, files, map_ratings, read_ratings, reading
 
 N = 5_000
 
@@ -191,3 +193,38 @@ def test_a_line_may_be_longer_than_arrows_blocks(tmp_path):
     path.write_text(f"user,item,rating,text\n1,2,3,short\n4,5,2,{'long ' * 500_000}\n6,7,1,short\n")
     ratings = read_ratings(path)
     assert ratings.user_ids.tolist() == [1, 4, 6] and ratings.values.tolist() == [3, 2, 1]
+
+
+@pytest.mark.parametrize("change", ["shorter", "longer", "other"])
+@pytest.mark.parametrize("kind", ["parts", "quoted", "wrong", "gzip"])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, kind, change):
+    note = {"quoted": '"a\nb"', "wrong": "a,b"}.get(kind, "a")
+    content = "user,item,rating,note\n" + "".join(f"{k},{k % 3},1,{note}\n" for k in range(N))
+    path, bounds, text = tmp_path / "mine.csv", reading._line_bounds, reading.text
+    path.write_bytes(gzip.compress(content.encode()) if kind == "gzip" else content.encode())
+    assert kind == "wrong" or read_ratings(path).nnz == N
+
+    def changing(*given):
+        result = bounds(*given) if kind == "parts" else None
+        old = path.read_bytes()
+        changed = {"shorter": old[:90], "longer": old + old[-8:], "other": old[:-8] + old[-8:].replace(b"1", b"2")}
+        path.write_bytes(changed[change])
+        os.utime(path, ns=(1, 1))  # as clocks may tick seldom
+        return result or text(*given)
+
+    monkeypatch.setattr(reading, "_line_bounds" if kind == "parts" else "text", changing)
+    monkeypatch.setattr(reading, "_BYTES", 3_000)
+    with pytest.raises(DataError, match=r"mine.csv changed while it was read"):
+        read_ratings(path)
+
+
+def test_a_part_that_a_file_no_longer_has_is_no_end(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(bytes(50))
+    file = files.DataFile(path)
+    assert file.size == 50
+    path.write_bytes(bytes(20))
+    assert file.read(10, 20) == bytes(10)
+    for begin in (10, 30):
+        with pytest.raises(DataError, match=r"mine.csv changed while it was read"):
+            file.read(begin, 50)

@@ -88,12 +88,36 @@ class DataFile:
         return self.path.stat().st_size if self.plain else self.contents.size
 
     def read(self, begin, end):
-        """The unpacked bytes from begin to end, bytes: of a plain file read, not mapped, so that they go again."""
+        """The unpacked bytes from begin to end, bytes; DataError where a plain file has become shorter."""
         if not self.plain:
             return self.contents.slice(begin, end - begin).to_pybytes()
         with self._opened() as file:
             file.seek(begin)
-            return file.read(end - begin)
+            found = file.read(end - begin)
+        if len(found) != end - begin:
+            raise self.changed()
+        return found
+
+    def stream(self):
+        """The unpacked bytes as a file: of a plain one that on disk, so that memory does not hold all of it."""
+        import pyarrow as pa
+
+        return self._opened() if self.plain else pa.BufferReader(self.contents)
+
+    @property
+    def version(self):
+        """What differs once another program has written the file; None where it is gone, or was on no disk."""
+        if self.given is not None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def changed(self):
+        """The DataError of a file that another program wrote meanwhile."""
+        return DataError(f"{self} changed while it was read; read it again once it is complete")
 
     def _opened(self):
         try:
@@ -103,15 +127,17 @@ class DataFile:
 
     @cached_property
     def contents(self):
-        """The unpacked bytes, a pyarrow Buffer, of a plain file mapped into memory; DataError where it cannot be."""
+        """The unpacked bytes, a pyarrow Buffer in memory; DataError where they cannot be read.
+
+        None are mapped: a file that becomes shorter would end the process by SIGBUS.
+        """
         import pyarrow as pa
 
         try:
             if self.given is not None:
                 packed = pa.py_buffer(self.given)
             elif self.member is None:
-                with pa.memory_map(str(self.path)) as file:
-                    packed = file.read_buffer()
+                packed = pa.py_buffer(self.path.read_bytes())
             else:
                 packed = pa.py_buffer(_unzipped(self.path, self.member))
             start = packed.slice(0, min(6, packed.size)).to_pybytes()
@@ -121,7 +147,7 @@ class DataFile:
             elif codec:
                 packed = pa.CompressedInputStream(pa.BufferReader(packed), codec).read_buffer()
             if self._foreign and not packed.slice(0, 4).equals(pa.py_buffer(PARQUET)):
-                return pa.py_buffer(packed.to_pybytes().decode(self.encoding).encode())
+                return pa.py_buffer(str(packed, self.encoding).encode())
             return packed
         except UnicodeError as error:
             raise DataError(f"{self} is not text in {self.encoding}: {error}; pass its encoding") from error
@@ -148,10 +174,7 @@ class DataFile:
 
     def _text(self, newline):
         """The lines as str; what is not UTF-8 in them comes as lone surrogates, for messages to show."""
-        import pyarrow as pa
-
-        reader = pa.BufferReader(self.contents)
-        return io.TextIOWrapper(reader, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+        return io.TextIOWrapper(self.stream(), encoding="utf-8-sig", errors="surrogateescape", newline=newline)
 
 
 def single(path, encoding="utf-8"):
@@ -225,15 +248,34 @@ def sha256(files):
 
 
 @contextmanager
+def unchanged(found):
+    """Raise DataError if files change while it lasts, so that what was read is of several versions."""
+    versions = [file.version for file in found]
+
+    def check():
+        for file, version in zip(found, versions, strict=True):
+            if file.version != version:
+                raise file.changed()
+
+    try:
+        yield
+    except Exception:
+        check()  # first: parts of two versions seldom fit, which says nothing of either
+        raise
+    check()
+
+
+@contextmanager
 def hashed(found):
-    """While it lasts, the SHA-256 of files is computed by a thread of its own; the Future of it."""
+    """As `unchanged`, while a thread of its own computes the SHA-256 of files; the Future of it."""
     from concurrent.futures import ThreadPoolExecutor
 
-    for file in found:
-        if not file.plain:
-            _ = file.contents  # unpacked once, for both
-    with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(sha256, found)
+    with unchanged(found):
+        for file in found:
+            if not file.plain:
+                _ = file.contents  # unpacked once, for both
+        with ThreadPoolExecutor(1) as beside:
+            yield beside.submit(sha256, found)
 
 
 def find(folder, pattern):

@@ -57,7 +57,7 @@ class Delimited:
 
         if next(file.lines(), None) is None:
             raise DataError(f"{file} is empty: it holds no ratings; get it again")
-        if b"\0" in file.contents.slice(0, min(4096, file.contents.size)).to_pybytes():
+        if b"\0" in file.read(0, min(4096, file.size)):
             raise DataError(
                 f"{file} is not text in UTF-8; convert it, pass `encoding` to read_ratings, or check the file"
             )

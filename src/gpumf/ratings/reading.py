@@ -116,17 +116,18 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
             parse.invalid_row_handler = other_length
 
         def read(k, columns=columns, bounds=bounds, whole=whole, convert=convert, parse=parse):
-            data = file.contents if whole else file.read(bounds[k], bounds[k + 1])
             options = csv.ReadOptions(column_names=names, skip_rows=header_lines if k == 0 else 0)
             # Row numbers, which place the openings, are known only to a single thread.
             options.use_threads = parse.newlines_in_values and threads.count() > 1
             if not whole:
+                data = file.read(bounds[k], bounds[k + 1])
                 options.block_size = len(data) + 1
                 if header_lines and b'"' in data and not _lines_are_whole(data):
                     raise _Quoted
                 if not data.split(b"\n", options.skip_rows)[-1].strip(b"\r\n"):
                     return []
-            table = csv.read_csv(pa.BufferReader(data), options, parse, convert)
+            with file.stream() if whole else pa.BufferReader(data) as opened:
+                table = csv.read_csv(opened, options, parse, convert)
             arrays = {name: table[name].unify_dictionaries().combine_chunks() for name in table.column_names}
             if not integers:
                 arrays |= {name: _integers(name, arrays[name]) for name in ids if name not in named}
