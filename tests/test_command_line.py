@@ -512,3 +512,23 @@ def test_help_leads_to_the_model_that_makes_lists(capsys):
         assert "implicit" in said and "als" in said
     assert "which items each user rated" in " ".join(said.split())
     assert "gpumf.load(FOLDER)" in said
+
+
+@pytest.mark.parametrize("command", ["fit ml-100k-synthetic -o", "evaluate {model} ml-100k-synthetic"])
+def test_options_of_files_are_refused_with_the_name_of_a_data_set(model, said, tmp_path, command):
+    first, _, last = command.format(model=model).rpartition(" ")
+    command = first, last, *([tmp_path / "m"] if last == "-o" else [])
+    for option in ("--no-header", "--user-column who", "--item-column 1", "--rating-column stars"):
+        err = said(*command, option, refused=1)
+        assert "ml-100k-synthetic is the name of a data set" in err and option.split()[0] in err
+
+
+def test_a_data_set_is_read_without_its_ratings_or_with_one_of_a_pair(said, tmp_path, monkeypatch):
+    command = "fit", "ml-100k-synthetic --model als --no-rating-column -o", tmp_path / "m"
+    assert "all ratings are 1" in said(*command, refused=1)
+    (tmp_path / "ml-100k").mkdir()
+    (tmp_path / "ml-100k/u.data").write_text("1\t1\t5\t0\n2\t1\t5\t0\n1\t1\t3\t0\n")
+    monkeypatch.setenv("GPUMF_DATA", str(tmp_path))
+    command = "fit", "ml-100k -o", tmp_path / "m"
+    assert "give --duplicates mean, last or sum" in said(*command, refused=1)
+    assert "holds 2 of 943 users" in said(*command, "--duplicates last", refused=1)

@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def _parameters(kind: Any, options: Namespace) -> dict[str, Any]:
 
 def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
     if given in dataset_names().index and not Path(given).exists():
-        return load_dataset(given)
+        return _data_set(given, options)
     columns = [getattr(options, f"{name}_column") for name in COLUMNS]
     if not options.header:
         columns = [_position(*pair) for pair in zip(COLUMNS, columns, strict=True)]
@@ -128,6 +129,21 @@ def _read(given: str, options: Namespace, one_user: bool = False) -> Ratings:
         if options.header or "line 1:" not in str(error):
             raise
         raise DataError(f"{error}; if line 1 names the columns, leave out --no-header") from error
+
+
+def _data_set(name: str, options: Namespace) -> Ratings:
+    """A data set by its name; ValueError where an option is given that says how a file is to be read."""
+    given = [f"--{column}-column" for column in COLUMNS if getattr(options, f"{column}_column") not in (column, None)]
+    given += [] if options.header else ["--no-header"]
+    if given:
+        raise ValueError(
+            f"{name} is the name of a data set, whose columns are known; {', '.join(given)} can be given with a file "
+            "alone"
+        )
+    ratings = load_dataset(name, duplicates=options.duplicates or "error")
+    if options.rating_column is None:
+        ratings = replace(ratings, values=np.ones_like(ratings.values), scale=None)
+    return ratings
 
 
 def _position(name: str, given: str | None) -> int | None:
