@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -532,3 +533,44 @@ def test_a_data_set_is_read_without_its_ratings_or_with_one_of_a_pair(said, tmp_
     command = "fit", "ml-100k -o", tmp_path / "m"
     assert "give --duplicates mean, last or sum" in said(*command, refused=1)
     assert "holds 2 of 943 users" in said(*command, "--duplicates last", refused=1)
+
+
+@pytest.fixture(scope="module")
+def odd(table, tmp_path_factory):
+    """The folder of a model of which a user and an item have long ids, and the ids of two end with NUL alone."""
+    others = {"u5": "u4\0", "i5": "i4\0", "u6": "u" * 2**20, "i6": "i" * 2**20}
+    folder = tmp_path_factory.mktemp("odd")
+    given = table.assign(**{side: table[side].replace(others) for side in ("user", "item")})
+    given.to_parquet(folder / "odd.parquet")
+    ALS(4, device="cpu").fit(read_ratings(folder / "odd.parquet"), 2, ids=True).save(folder / "model.npz", seen=True)
+    return folder
+
+
+def test_a_long_id_takes_no_more_memory_than_it_has(odd, said):
+    commands = (
+        "recommend {} --user u3", "recommend {} --new-user i1=5", "similar {} --item i1", "similar {} --user u1",
+        "evaluate {} {}/odd.parquet",
+    )  # fmt: skip
+    for command in commands:
+        tracemalloc.start()
+        try:
+            assert said(command.format(odd, odd))
+            assert tracemalloc.get_traced_memory()[1] < 50 << 20, command
+        finally:
+            tracemalloc.stop()
+
+
+def test_ids_that_end_with_nul_are_others(table, odd, said):
+    assert said("evaluate", odd, odd / "odd.parquet", "--json")["unknown"] == 0
+    plain, nul = (said("recommend", odd, "--json --seen --user", user)["items"] for user in ("u4", "u4\0"))
+    assert plain != nul
+    assert "no user 'u1\\x00'" in said("recommend", odd, "--user u1\0", refused=1)
+
+
+@pytest.mark.parametrize(("args", "words"), [((), ""), (("Unable to allocate 9 GiB",), ": Unable to allocate 9 GiB")])
+def test_a_memory_that_is_too_small_is_told_in_a_line(model, said, monkeypatch, args, words):
+    def failing(*_, **__):
+        raise MemoryError(*args)
+
+    monkeypatch.setattr(ALS, "recommend", failing)
+    assert said("recommend", model, "--user u3", refused=1) == f"gpumf: the memory is too small{words}\n"

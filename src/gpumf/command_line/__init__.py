@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     # What the package raises says what to do: input, files, devices, training that diverged.
-    except (ValueError, TypeError, LookupError, OSError, RuntimeError, ArithmeticError) as error:
+    except (ValueError, TypeError, LookupError, OSError, RuntimeError, ArithmeticError, MemoryError) as error:
         print(f"gpumf: {lists.shown(_sentence(error))}", file=sys.stderr)
         return 1
     return 0
@@ -70,6 +70,8 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):  # which often says nothing, or the size alone
+        return f"the memory is too small: {text}".removesuffix(": ")
     for argument, flag in _FLAGS.items():
         text = text.replace(argument, flag)
     return text or type(error).__name__

@@ -87,9 +87,17 @@ def ids_of(model: Model | Blend, side: str) -> np.ndarray:
     return np.arange(model._shape[side == "item"]) if ids is None else ids
 
 
+def as_text(ids: np.ndarray) -> list[str]:
+    """Ids as they are written in the shell.
+
+    A list: in an array of NumPy's strings each would take as much memory as the longest, and end before NUL.
+    """
+    return [str(one) for one in ids.tolist()]
+
+
 def place_of(ids: np.ndarray, side: str, given: str) -> int:
     """The position of an id, as it is written in the shell; ValueError where it is none of them."""
-    found = np.flatnonzero(ids.astype(str) == given)
-    if not len(found):
+    known = as_text(ids)
+    if given not in known:
         raise ValueError(f"the model knows no {side} {brief(given)}; it knows {len(ids):,}, such as {brief(ids[0])}")
-    return int(found[0])
+    return known.index(given)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf import ImplicitALS
 from gpumf._util.validation import brief
-from gpumf.command_line.folders import ids_of, kept, place_of
+from gpumf.command_line.folders import as_text, ids_of, kept, place_of
 from gpumf.models.lists import Lists
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[
     explicit : name of a model of explicit ratings, which needs each; for others an item without a rating counts 1
     """
     if len(given) == 1 and os.path.isfile(given[0]):
-        if given[0] in known.astype(str):
+        if given[0] in as_text(known):
             raise ValueError(
                 f"{brief(given[0])} is an item of the model and a file; give {given[0]}=RATING, or the file's path"
             )
@@ -126,7 +126,7 @@ def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[
         expected = "give ITEM=RATING, or a file of lines ITEM,RATING"
         parts = [text.rpartition("=") for text in given]
         found = [("--new-user", *((item, rating) if equals else (rating, None))) for item, equals, rating in parts]
-        if len(given) == 1 and found[0][2] is None and given[0] not in known.astype(str):
+        if len(given) == 1 and found[0][2] is None and given[0] not in as_text(known):
             raise ValueError(f"there is no file {brief(given[0])}, and the model knows no item of this name")
     pairs = []
     for where, item, rating in found:

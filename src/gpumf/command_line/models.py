@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf._util.validation import brief, integer
-from gpumf.command_line.folders import ids_of, kept, output_folder
+from gpumf.command_line.folders import as_text, ids_of, kept, output_folder
 from gpumf.models.checks import NothingHeldOut
 from gpumf.ratings import DataError, Ratings, dataset_names, load_dataset, read_ratings
 
@@ -74,7 +74,8 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     given = _read(options.ratings, options, one_user=True)
     known = {side: ids_of(model, side) for side in ("user", "item")}
     users, items = (
-        pd.Index(known[side].astype(str)).get_indexer(getattr(given, f"{side}_ids").astype(str)) for side in known
+        pd.Index(as_text(ids), object).get_indexer(pd.Index(as_text(getattr(given, f"{side}_ids")), object))
+        for side, ids in known.items()
     )
     users, items = users[given.users], items[given.items]
     both = (users >= 0) & (items >= 0)
