@@ -1,5 +1,6 @@
 """The command `gpumf`: what it prints, what it keeps, and what it says of what does not do."""
 
+import csv
 import io
 import json
 import os
@@ -574,3 +575,12 @@ def test_a_memory_that_is_too_small_is_told_in_a_line(model, said, monkeypatch, 
 
     monkeypatch.setattr(ALS, "recommend", failing)
     assert said("recommend", model, "--user u3", refused=1) == f"gpumf: the memory is too small{words}\n"
+
+
+def test_lists_of_all_users_quote_line_ends_in_ids(table, said, tmp_path):
+    ends = {"u1": "u\r1", "u2": "u\n2", "i1": "i\r\n1", "i2": 'i"2'}
+    given = table.assign(user=table.user.replace(ends), item=table.item.replace(ends))
+    ALS(4, device="cpu").fit(Ratings.from_pandas(given), 2, ids=True).save(tmp_path / "model.npz")
+    found = list(csv.reader(io.StringIO(said("recommend", tmp_path, "--all-users --seen -k 20"), newline="")))
+    assert all(len(row) == 4 for row in found)
+    assert {row[0] for row in found[1:]} == set(given.user) and {row[1] for row in found[1:]} == set(given.item)

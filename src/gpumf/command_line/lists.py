@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,14 +98,15 @@ def _as_csv(rows) -> Iterator[str]:
     written = shown if sys.stdout and sys.stdout.isatty() else lambda one: one
     yield "user,item,rank,rating"
     for user, found in rows:
-        lines = io.StringIO()
-        writer = csv.writer(lines, lineterminator="\n")
+        lines: list[str] = []
+        # With line ends of two characters: Python before 3.13 quotes no others than it writes.
+        writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
         user = written(user)
         writer.writerows(
             (user, written(row["item"]), rank, f"{row['rating']:.6g}") for rank, row in enumerate(found, 1)
         )
         if found:
-            yield lines.getvalue().removesuffix("\n")
+            yield "\n".join(line.removesuffix("\r\n") for line in lines)
 
 
 def _ratings(given: list[str], known: np.ndarray, explicit: str | None) -> list[tuple[str, float]]:
