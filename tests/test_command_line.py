@@ -306,7 +306,7 @@ def test_items_without_ratings_are_for_implicit_feedback(model, ratings, fit, sa
     of = "recommend", tmp_path / "m", "--device cpu -k 3 --json --new-user"
     wanted = said(*of, "i1=1 i2=1")
     assert said(*of, "i1 i2") == wanted == said(*of, tmp_path / "items.csv")
-    assert len(said(*of, tmp_path / "none.csv")["items"]) == 3
+    assert "none.csv has no ratings" in said(*of, tmp_path / "none.csv", refused=1)
 
 
 def test_an_item_and_a_file_of_one_name_are_told_apart(model, said, tmp_path, monkeypatch):
@@ -323,6 +323,11 @@ def test_an_item_and_a_file_of_one_name_are_told_apart(model, said, tmp_path, mo
         (b"item,rating\ni1,5\ni2,good\n", "line 3: 'good' is not a number"),
         (b"i1,\n", "line 1: '' is not a number"),
         (b"i1\n", "line 1: item 'i1' has no rating, which ALS needs"),
+        (b"i1,5\ni2,5,i3,3\n", "line 2: 4 fields where at most 2 belong"),
+        (b"item,rating,time\ni1,5,7\n", "line 1: 3 fields where at most 2 belong"),
+        (b"", "has no ratings"),
+        (b"\n\n", "has no ratings"),
+        (b"item,rating\n", "has no ratings"),
         ("\u00e9,5".encode("latin-1"), "is not text in UTF-8"),
         (b'i1,5\n"' + b"x" * 200_000, "field larger than field limit"),
     ],

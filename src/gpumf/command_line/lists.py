@@ -156,9 +156,13 @@ def _of_file(path: str, expected: str) -> list[tuple[str, str, str | None]]:
         raise ValueError(f"{path} is not text in UTF-8; {expected}") from error
     except csv.Error as error:
         raise ValueError(f"{path}: {error}; {expected}") from error
-    if rows and rows[0][1:3] in (("item", "rating"), ("item",)):
+    if rows and rows[0][1:] in (("item", "rating"), ("item",)):
         rows = rows[1:]
+    if not rows:
+        raise ValueError(f"{path} has no ratings; {expected}")
     for where, item, *others in rows:
+        if len(others) > 1:
+            raise ValueError(f"{where}: {1 + len(others)} fields where at most 2 belong; {expected}")
         if not others and any(delimiter in item for delimiter in "\t;"):
             raise ValueError(f"{where}: no comma in {brief(item)}; {expected}")
     return [(where, item, others[0] if others else None) for where, item, *others in rows]
