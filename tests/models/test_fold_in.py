@@ -38,6 +38,26 @@ def test_one_user_a_pair_and_many_users_agree(kind, device):
     assert model.history.equals(model.fold_in(whole).history) and model._shape == (30, 20)
 
 
+@KINDS
+def test_items_that_a_model_does_not_know_are_left_out_on_request(kind, device):
+    frame = pd.DataFrame({"user": TRAIN.users, "item": [f"i{item}" for item in TRAIN.items], "rating": TRAIN.values})
+    model = kind(4, device=device).fit(frame, 2)
+    known, more = {f"i{item}": rating for item, rating in GIVEN.items()}, {"new": 5.0}
+    wanted, ratings = model.recommend(ratings=known, k=5)
+    for given in (more | known, (list(more | known), list((more | known).values()))):
+        found = model.recommend(ratings=given, k=5, unknown="skip")
+        assert np.array_equal(found[0], wanted) and np.array_equal(found[1], ratings)
+        for call in (model.recommend, model.fold_in):
+            with pytest.raises(KeyError, match="no item of the training set has the id 'new'"):
+                call(ratings=given)
+            with pytest.raises(ValueError, match="unknown must be"):
+                call(ratings=given, unknown="mean")
+    users = ["zoe"] * len(known) + ["amy", "zoe"]
+    several = (users, [*known, "new", "new"], [*known.values(), 1, 2])
+    found = model.recommend(ratings=several, k=5, unknown="skip")[0]  # of amy, who rated nothing known, and of zoe
+    assert np.array_equal(found[0], model.recommend(ratings={}, k=5)[0]) and np.array_equal(found[1], wanted)
+
+
 @pytest.mark.parametrize("kind", [ALS, ImplicitALS, SGD])
 def test_a_user_without_ratings_is_folded_in(kind, device, tmp_path):
     model = kind(4, device=device).fit(TRAIN, 2)

@@ -12,7 +12,7 @@ from gpumf._util.validation import brief, flag, integer
 from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
-from gpumf.models.ids import Identified
+from gpumf.models.ids import Identified, skips_unknown
 from gpumf.models.once import Once
 from gpumf.models.ranking import PredictedRanking
 from gpumf.models.recommender import Recommender
@@ -206,8 +206,8 @@ class Blend(Recommender, Identified):
         self._check_fitted()
         if not isinstance(ratings, Ratings):
             ratings = self._like(ratings, "the set", unknown, skips=True)
-        elif unknown not in ("error", "skip"):
-            raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
+        else:
+            skips_unknown(unknown)
         self._check_models(ratings)
         if ratings.nnz == 0:
             raise ValueError("there are no ratings to score on")

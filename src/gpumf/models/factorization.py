@@ -370,9 +370,9 @@ class Factorization(_Base):
     def _row_of_one(self, items, values):
         """What `_fold` learns of one user, float32 (columns,), from ratings, float32 (n,), of different items."""
 
-    def _list_of_one(self, ratings, k, ids):
+    def _list_of_one(self, ratings, k, ids, skip):
         self._check_fitted()
-        items, values = self._ratings_of_one(ratings, ids)
+        items, values = self._ratings_of_one(ratings, ids, skip)
         k, plain = self._length(k, self._shape[1]), items.ndim == values.ndim == 1 and values.dtype.kind in "fiub"
         if not (plain and len(items) and self._kernel_ranks(k) and self._few(len(items), 1)):
             return None

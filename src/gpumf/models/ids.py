@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     Unknown: TypeAlias = Literal["error", "skip"]
 
 
+def skips_unknown(unknown: Unknown) -> bool:
+    """Whether `unknown` is 'skip'; ValueError unless it is that or 'error'."""
+    if unknown not in ("error", "skip"):
+        raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
+    return unknown == "skip"
+
+
 class Identified(ABC):
     """Methods with the option `ids` take and give ids, or, with ids=False, positions 0..n-1.
 
@@ -91,10 +98,11 @@ class Identified(ABC):
     def _speaks(self, ids):
         return self.ids if ids is None else flag("ids", ids)
 
-    def _positions(self, given, side, ids):
+    def _positions(self, given, side, ids, skip=False):
         """Positions of users or items, an integer array of the shape given.
 
-        Raises KeyError: an id that the training set has not
+        skip : give -1 for an id that the training set has not
+        Raises KeyError: such an id otherwise
         Raises TypeError, IndexError: as of `gpumf.models.checks.positions`
         """
         known, count = getattr(self, f"{side}_ids"), self._shape[side == "item"]
@@ -112,7 +120,7 @@ class Identified(ABC):
                 )
             return positions(given, count, side)
         places = self._places(given.ravel(), known, count, side)
-        if (places < 0).any():
+        if not skip and (places < 0).any():
             unknown = given.ravel()[places < 0].tolist()[0]
             such = "" if known is None else f"; ids are such as {brief(known[0])}"
             raise KeyError(
@@ -164,9 +172,7 @@ class Identified(ABC):
         unknown : what to do with ids that the model does not know
         skips : whether the user can say so, which the message of the error then tells
         """
-        if unknown not in ("error", "skip"):
-            raise ValueError(f"unknown must be 'error' or 'skip', not {unknown!r}")
-        if unknown == "skip":
+        if skips_unknown(unknown):
             data = self._of_known(*ratings_of(data, name, one_user=True))
         remedy = "pass unknown='skip' to leave out " if skips else "remove "
         return ratings_like(data, name, self.user_ids, self.item_ids, self._shape, remedy=remedy)

@@ -12,6 +12,7 @@ import numpy as np
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import integer
 from gpumf.models.checks import NothingHeldOut
+from gpumf.models.ids import skips_unknown
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 from gpumf.ratings import Ratings
 from gpumf.ratings.checks import array_of
@@ -109,6 +110,7 @@ class Recommender(_Base):
         candidates: Listed | None = None,
         filter_items: Listed | None = None,
         ids: bool | None = None,
+        unknown: Unknown = "error",
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k items with the highest predicted ratings that the user has not rated.
 
@@ -133,6 +135,8 @@ class Recommender(_Base):
         filter_items : ids or positions of items to leave out, likewise
         ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
             `gpumf.models.ids.Identified`
+        unknown : of `ratings`, 'error', raise where an item has an id that is not of the training set; 'skip', leave
+            its rating out
 
         Returns
         -------
@@ -161,16 +165,17 @@ class Recommender(_Base):
         >>> items.tolist()
         ['up']
         """
+        skip = skips_unknown(unknown)
         if user is not None and ratings is None:
             return self._recommend(user, k, seen, candidates, filter_items, ids)
         if user is not None or ratings is None:
             raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
         one = isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2)
         if one and seen is None and candidates is None and filter_items is None:
-            listed = self._list_of_one(ratings, k, ids)
+            listed = self._list_of_one(ratings, k, ids, skip)
             if listed:
                 return listed
-        folded = self.fold_in(ratings, ids=ids)
+        folded = self.fold_in(ratings, ids=ids, unknown=unknown)
         users: Ids = np.arange(folded._shape[0])
         if one:
             users = 0
@@ -179,7 +184,7 @@ class Recommender(_Base):
         return folded._recommend(users, k, seen, candidates, filter_items, ids)
 
     @obeys_threads
-    def fold_in(self, ratings: NewRatings, *, ids: bool | None = None) -> Self:
+    def fold_in(self, ratings: NewRatings, *, ids: bool | None = None, unknown: Unknown = "error") -> Self:
         """This model with other users in the place of those it was trained on: new ones, known by their ratings.
 
         What is learned of a user is what training would learn next with all items as they are: of ALS and ImplicitALS
@@ -191,6 +196,7 @@ class Recommender(_Base):
         ratings : of one user a dict item -> rating, or a pair (items, ratings); of several anything that `fit` takes,
             a row or an id a user, with items of this model
         ids : whether items are ids; by default as of the training data
+        unknown : 'error', raise where an item has an id that is not of the training set; 'skip', leave its rating out
 
         Returns
         -------
@@ -209,15 +215,13 @@ class Recommender(_Base):
         >>> newcomers = model.fold_in((["zoe", "amy", "zoe"], ["alien", "up", "heat"], [5, 3, 1]))
         >>> newcomers.user_ids, newcomers.user_factors.shape
         (array(['amy', 'zoe'], dtype=object), (2, 4))
-        >>> model.fold_in({"brazil": 5})
-        Traceback (most recent call last):
-            ...
-        KeyError: "no item of the training set has the id 'brazil'; with ids=False, items are positions"
+        >>> model.fold_in({"brazil": 5, "up": 2}, unknown="skip").user_factors.shape
+        (1, 4)
         """
         self._check_fitted()
-        return self._with_users(*self._ratings_of_users(ratings, ids))
+        return self._with_users(*self._ratings_of_users(ratings, ids, skips_unknown(unknown)))
 
-    def _list_of_one(self, ratings, k, ids):
+    def _list_of_one(self, ratings, k, ids, skip):
         """`recommend` by the ratings of one new user where that takes less time than `fold_in`, else None."""
         return None
 
@@ -225,10 +229,10 @@ class Recommender(_Base):
     def _with_users(self, users, named):
         """This model with the users of `Ratings` of its items in the place of its own, and their ids if `named`."""
 
-    def _ratings_of_users(self, data, ids):
+    def _ratings_of_users(self, data, ids, skip=False):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
         if isinstance(data, dict) or (isinstance(data, tuple | list) and len(data) == 2):
-            items, values = self._ratings_of_one(data, ids)
+            items, values = self._ratings_of_one(data, ids, skip)
             columns = np.zeros(len(items), np.int32), items, values
             ratings, named = Ratings(*columns, 1, self._shape[1], item_ids=self._item_places), False
         else:
@@ -236,8 +240,9 @@ class Recommender(_Base):
             ratings = ratings.on_host()
             ratings._check_columns()
             if named:
-                items = self._positions(ratings.item_ids, "item", ids)[ratings.items]
-                columns = ratings.users, items, ratings.values, ratings.n_users, self._shape[1]
+                items = self._positions(ratings.item_ids, "item", ids, skip)[ratings.items]
+                columns = (column[items >= 0] for column in (ratings.users, items, ratings.values))
+                columns = *columns, ratings.n_users, self._shape[1]
                 ratings = Ratings(*columns, user_ids=ratings.user_ids)
             elif ratings.n_items != self._shape[1]:
                 raise ValueError(f"the ratings are of {ratings.n_items} items, the model of {self._shape[1]}")
@@ -248,7 +253,7 @@ class Recommender(_Base):
             raise ValueError("a user rates an item twice; give one rating of each")
         return ratings, named
 
-    def _ratings_of_one(self, data, ids):
+    def _ratings_of_one(self, data, ids, skip):
         """(positions of items, ratings) of one user, arrays as they were given."""
         if isinstance(data, dict):
             data = list(data), list(data.values())
@@ -258,7 +263,8 @@ class Recommender(_Base):
         )
         if len(items) != len(values):
             raise ValueError(f"there are {len(items)} items and {len(values)} ratings; give as many")
-        return self._positions(items, "item", ids), values
+        places = self._positions(items, "item", ids, skip)
+        return (places[places >= 0], values[places >= 0]) if skip else (places, values)
 
     def _recommend(self, user, k, seen, candidates, filter_items, ids):
         """`recommend` to users who are known."""
