@@ -1,5 +1,6 @@
 """Going on, on several workers, from what a model has learned."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_workers_go_on_where_one_estimator_was_and_the_other_way_round(client, s
     for model in (there, back):
         assert np.allclose(model.history[COLUMNS], whole.history[COLUMNS], atol=1e-5)
         assert np.allclose(model.user_factors, whole.user_factors, atol=1e-5)
+
+
+def test_training_on_by_positions_keeps_the_ids(client, sets):
+    train, _ = sets
+    names = {"user_ids": [f"u{n}" for n in range(train.n_users)], "item_ids": [f"i{n}" for n in range(train.n_items)]}
+    named = replace(train, **{side: np.array(ids, object) for side, ids in names.items()})
+    one, several = (MODELS["als"]().fit(named, 1, ids=True) for _ in range(2))
+    one.fit(train, 1, warm_start=True)
+    fit(several, train, 1, client=client, workers=2, warm_start=True, attempts=1)
+    for model in (one, several):
+        assert model.ids and model.user_ids.tolist() == names["user_ids"]
+        assert model.item_ids.tolist() == names["item_ids"]
+    assert np.allclose(several.predict("u3", names["item_ids"]), one.predict("u3", names["item_ids"]), atol=1e-4)
 
 
 def test_who_has_first_ratings_now_starts_as_in_one_process(client, sets):

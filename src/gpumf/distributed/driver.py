@@ -133,6 +133,7 @@ def fit(
         for source in filter(None, sources):
             stack.callback(source.close)
         clock, learned = Clock(None), None
+        ids: tuple[Any, ...] = ()  # of a model that goes on: of its users, of its items
         if epochs and not warm_start:
             model._find_defaults(train)
         job = Job(
@@ -152,8 +153,9 @@ def fit(
         )
         if warm_start:
             job, learned = _continued(model, job, train)
+            ids = model.user_ids, model.item_ids
         outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds, timeout)
-        _keep(model, outcome, clock, train)
+        _keep(model, outcome, clock, train, ids)
     if job.checkpoint:
         Path(job.checkpoint).unlink(missing_ok=True)
     if outcome.diverged is not None:
@@ -205,18 +207,25 @@ def _continued(model, job, train):
     """The job that goes on where the model is, and the arrays with which it does."""
     model._check_warm(train)
     known, rows = (model._user_known, model._item_known), model.history.to_dict("records")
+    ids = model.user_ids, model.item_ids
     model._set_training(train)
+    model._keep_ids(train, *ids)
     job = replace(job, epochs=rows[-1]["epoch"] + job.epochs, begun=(rows, model.epoch))
     return job, model._continued(train, *known)
 
 
-def _keep(model, outcome, clock, train):
-    """Have the model know what was learned."""
+def _keep(model, outcome, clock, train, ids):
+    """Have the model know what was learned.
+
+    ids : (of users, of items) of a model that goes on, which `Ratings` that count positions do not have, or ()
+    """
     model._set_training(outcome.facts)
     model._training = train if isinstance(train, Ratings) else None
     model.user_ids, model.item_ids = outcome.facts.user_ids, outcome.facts.item_ids
     if isinstance(train, Ratings):
         model.user_ids, model.item_ids = train.user_ids, train.item_ids
+    if any(known is not None for known in ids):
+        model._keep_ids(train, *ids)
     model._solver = outcome.solver
     for phase, seconds in outcome.seconds.items():
         clock.add(phase, seconds)

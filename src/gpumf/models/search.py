@@ -266,7 +266,6 @@ def search(
     >>> list(study.best_params)
     ['regularization']
     """
-
     _check_judged(model, epochs)
     epochs, seed = integer("epochs", model._epochs_or_default(epochs), 1), integer("seed", seed, 0, MAX_SEED)
     metric = model._judged_by if metric is None else metric
