@@ -102,8 +102,9 @@ def test_settings_are_those_with_a_winner():
         assert one["ratio"] == pytest.approx(row.ratio, rel=0.01) and (one["ratio"] > 1) == (row.ratio > 1)
         row_ratings = one["density"] * one["users"] * one["items"] / (one["users"] + one["items"])
         assert row_ratings == pytest.approx(one["row"], rel=0.02), "as the sliders compute it"
+    won = set(zip(table.data, table.density, table.factors, strict=True))
     counting = crossover.counting(frame("crossover"))
-    counted = {(data_name(row.data), row.factors, row.x_nnz) for row in counting.itertuples()}
+    counted = set(zip(counting.data, counting.x_density, counting.factors, strict=True)) & won
     assert {one["counts"] for one in settings} == {True, False}
     assert sum(one["counts"] for one in settings) == len(counted)
 
