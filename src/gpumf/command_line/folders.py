@@ -95,9 +95,11 @@ def as_text(ids: np.ndarray) -> list[str]:
     return [str(one) for one in ids.tolist()]
 
 
-def place_of(ids: np.ndarray, side: str, given: str) -> int:
-    """The position of an id, as it is written in the shell; ValueError where it is none of them."""
-    known = as_text(ids)
-    if given not in known:
-        raise ValueError(f"the model knows no {side} {brief(given)}; it knows {len(ids):,}, such as {brief(ids[0])}")
-    return known.index(given)
+def places_of(ids: np.ndarray, side: str, *given: str) -> list[int]:
+    """The positions of ids, as they are written in the shell; ValueError where one is none of them."""
+    known = {one: place for place, one in enumerate(as_text(ids))}
+    if missing := [one for one in given if one not in known]:
+        raise ValueError(
+            f"the model knows no {side} {brief(missing[0])}; it knows {len(ids):,}, such as {brief(ids[0])}"
+        )
+    return [known[one] for one in given]

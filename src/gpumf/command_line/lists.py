@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf import ImplicitALS
 from gpumf._util.validation import brief
-from gpumf.command_line.folders import as_text, ids_of, kept, place_of
+from gpumf.command_line.folders import as_text, ids_of, kept, places_of
 from gpumf.models.lists import Lists
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
     items = ids_of(model, "item")
     if options.new_user:
         pairs = _ratings(options.new_user, items, None if isinstance(model, ImplicitALS) else type(model).__name__)
-        places = [place_of(items, "item", item) for item, _ in pairs]
+        places = places_of(items, "item", *(item for item, _ in pairs))
         ratings = places, [rating for _, rating in pairs]
         found = model.recommend(ratings=ratings, k=options.k, seen=seen, ids=False)
         return _recommended({"items": _listed(items, *found)}, options)
-    place = place_of(ids_of(model, "user"), "user", options.user)
+    (place,) = places_of(ids_of(model, "user"), "user", options.user)
     found = model.recommend(place, k=options.k, seen=seen, ids=False)
     return _recommended({"user": options.user, "items": _listed(items, *found)}, options)
 
@@ -53,7 +53,7 @@ def similar(options: Namespace) -> tuple[dict, str]:
         raise ValueError(f"{options.model} holds a {type(model).__name__}, which does not compare items")
     side = "item" if options.item is not None else "user"
     ids = ids_of(model, side)
-    place = place_of(ids, side, getattr(options, side))
+    (place,) = places_of(ids, side, getattr(options, side))
     places, cosines = (model.similar_items if side == "item" else model.similar_users)(place, options.k, ids=False)
     found = _listed(ids, places, cosines, "cosine", side)
     return _answer({side: getattr(options, side), f"{side}s": found}, "cosine", side)

@@ -207,9 +207,7 @@ def _continued(model, job, train):
     """The job that goes on where the model is, and the arrays with which it does."""
     model._check_warm(train)
     known, rows = (model._user_known, model._item_known), model.history.to_dict("records")
-    ids = model.user_ids, model.item_ids
-    model._set_training(train)
-    model._keep_ids(train, *ids)
+    model._go_on_with(train)
     job = replace(job, epochs=rows[-1]["epoch"] + job.epochs, begun=(rows, model.epoch))
     return job, model._continued(train, *known)
 

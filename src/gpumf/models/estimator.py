@@ -350,9 +350,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             if warm_start:
                 self._check_warm(train)
                 known, rows = (self._user_known, self._item_known), self.history.to_dict("records")
-                ids_before = self.user_ids, self.item_ids
-                self._set_training(train)
-                self._keep_ids(train, *ids_before)
+                self._go_on_with(train)
                 arrays = self._continued(train, *known)
             else:
                 if epochs:
@@ -737,6 +735,20 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
         self._user_known, self._item_counts = train.user_counts > 0, train.item_counts.copy()
         self._training, self._knows_training = train, True
         self._keep_ids(train)
+
+    def _go_on_with(self, train):
+        """`_set_training` of a fitted model, which keeps its ids where the ratings only count positions."""
+        ids = self.user_ids, self.item_ids
+        self._set_training(train)
+        self._keep_ids(train, *ids)
+
+
+def check_model(model: Any, example: str) -> None:
+    """Raise TypeError unless it is a model of this package, not its class; messages name the example."""
+    if isinstance(model, type) and issubclass(model, Model):
+        raise TypeError(f"model must be an instance, as {model.__name__}(), not the class")
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be one of gpumf, as {example}, not {type(model).__name__}")
 
 
 def broadcast(users, items):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpumf._util.validation import MAX_SEED, integer, number
-from gpumf.models.estimator import Model
+from gpumf.models.estimator import Model, check_model
 from gpumf.ratings import Ratings
 
 
@@ -62,8 +62,7 @@ def strong_generalization(
     """
     if not isinstance(ratings, Ratings):
         raise TypeError(f"strong_generalization() takes Ratings, not {type(ratings).__name__}")
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be one of gpumf, as ImplicitALS(64), not {type(model).__name__}")
+    check_model(model, "ImplicitALS(64)")
     users, known = (number(name, share, above=0, below=1) for name, share in (("users", users), ("known", known)))
     rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
     several = np.flatnonzero(ratings.user_counts > 1)

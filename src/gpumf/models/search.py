@@ -14,7 +14,7 @@ from gpumf._util import interrupts
 from gpumf._util.progress import counted
 from gpumf._util.validation import MAX_SEED, choice, flag, integer
 from gpumf.models.early_stopping import ERRORS, Ending, of_lists
-from gpumf.models.estimator import Model
+from gpumf.models.estimator import Model, check_model
 from gpumf.models.trials import Trial, Trials, fresh
 from gpumf.ratings.convert import ratings_of
 
@@ -460,10 +460,7 @@ def _badness(value, metric):
 
 def _check_judged(model, epochs, k=10, ranking=False, **_):
     """Raise before anything is trained where `cross_validate` would after it."""
-    if isinstance(model, type) and issubclass(model, Model):
-        raise TypeError(f"model must be an instance, as {model.__name__}(), not the class")
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be one of gpumf, as ALS(16), not {type(model).__name__}")
+    check_model(model, "ALS(16)")
     integer("epochs", model._epochs_or_default(epochs), 0), integer("k", k, 1), flag("ranking", ranking)
 
 

@@ -448,10 +448,8 @@ class SGD(Factorization, Model):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
             mean, scale, before, standard = self.mean, self._scale_with(new), self._training, self._standard
-            ids = self.user_ids, self.item_ids
             ridges = self._damped and self._of_rows
-            self._set_training(new)
-            self._keep_ids(new, *ids)
+            self._go_on_with(new)
             self._keep_biases(standard)
             self._ridges = ridges or None
             factors = self._continued(new, *known)

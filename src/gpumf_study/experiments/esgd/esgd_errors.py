@@ -63,11 +63,16 @@ def deviations(frame):
 
 
 def gaps(frame):
-    """Return by repeat the least RMSE in file order minus that of shuffled ratings, on the real set with most."""
+    """Return by real data set and repeat the least RMSE in file order minus that of shuffled ratings."""
     found = least(frame[~frame.data.str.endswith("-synthetic")])
     table = found.pivot(index=["data", "repeat"], columns="variant", values="value")
-    gap = (table[FILE] - table[SHUFFLED]).rename("gap").reset_index()
-    return gap[gap.data == gap.groupby("data").gap.median().idxmax()]
+    return (table[FILE] - table[SHUFFLED]).rename("gap").reset_index()
+
+
+def largest_gaps(frame):
+    """Return `gaps` of the data set where they are most."""
+    found = gaps(frame)
+    return found[found.data == found.groupby("data").gap.median().idxmax()]
 
 
 def figure(frame):
@@ -110,5 +115,5 @@ CLAIMS = [
           evidence="built in", table=least),
     Claim("esgd-order", "esgd", "Table 2",
           "Least test RMSE on ratings sorted by user minus that on shuffled ones, on the real set where it is most.",
-          metric="median", select={"column": "gap"}, criterion=below(0.005), table=gaps),
+          metric="median", select={"column": "gap"}, criterion=below(0.005), table=largest_gaps),
 ]  # fmt: skip
