@@ -16,7 +16,7 @@
 // Rows of up to 64 factors take a part of a warp (common/vec4_rows.cuh). The sums and the update itself are FP32.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                        seconds  % of roofline  gain
-//     cumf_sgd           0.0224   9              2.36 x over hogwild
+//     cumf_sgd           0.0224   8.9            2.36 x over hogwild
 //     cumf_sgd, blocked  0.169    1.2            0.132 x over cumf_sgd
 #include "common/vec4_rows.cuh"
 

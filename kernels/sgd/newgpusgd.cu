@@ -20,7 +20,7 @@
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                      seconds  % of roofline  gain
 //     newgpusgd        0.525    0.38           13.6 x over gpusgd
-//     newgpusgd, FP64  0.564    0.36           0.93 x over newgpusgd
+//     newgpusgd, FP64  0.564    0.35           0.93 x over newgpusgd
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

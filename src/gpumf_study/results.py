@@ -29,7 +29,7 @@ from gpumf_study import schema
 
 # Folders of the machines whose results the book and the README show where none is named. Only what uses several GPUs
 # is recorded under a name with their number.
-REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h200-x2", "nvidia-h100-80gb-hbm3", "cpu")
+REFERENCES = ("nvidia-h200", "nvidia-h200-x4", "nvidia-h100-80gb-hbm3", "cpu")
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas")
 

@@ -112,5 +112,5 @@ CLAIMS = [
           metric="difference",
           select={"column": "seconds", "where": {"model": "ALS"}, "over": {"x_workers": 1},
                   "under": {"x_workers": PLAIN}}, evidence="synthetic",
-          table=partial(sweep.phase_seconds, without=("compile",)), device="nvidia-h200-x2"),
+          table=partial(sweep.phase_seconds, without=("compile",)), device="nvidia-h200-x4"),
 ]  # fmt: skip
