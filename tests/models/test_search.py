@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import coo_array
 
 from gpumf import ALS, RBM, SGD, ImplicitALS, cross_validate
 from gpumf.models.early_stopping import Ending
@@ -69,6 +71,10 @@ def test_every_rating_is_judged_once_and_the_model_stays():
     fitted = ALS(2, device="cpu").fit(train, 2)
     assert found.rmse[0] == fitted.score(test)["rmse"] and found.ndcg[0] == fitted.evaluate_ranking(test)["ndcg"]
     assert len(cross_validate(model, RATINGS, 1)) == 5
+    frame = pd.DataFrame({"user": RATINGS.users, "item": RATINGS.items, "rating": RATINGS.values})
+    matrix = coo_array((RATINGS.values, (RATINGS.users, RATINGS.items)))
+    for data, ratings in ((frame, Ratings.from_pandas(frame)), (matrix, Ratings.from_scipy(matrix))):
+        assert cross_validate(model, data, 1).rmse.to_list() == cross_validate(model, ratings, 1).rmse.to_list()
     with pytest.raises(ValueError, match="no splits"):
         cross_validate(model, [])
 

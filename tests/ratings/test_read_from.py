@@ -53,6 +53,18 @@ def test_ids_that_are_words_in_one_file_are_words_in_all(tmp_path):
         read_ratings(tmp_path)
 
 
+def test_numbers_are_the_same_ids_as_their_words_in_another_file(tmp_path):
+    pd.DataFrame({"user": [1.0, 2.0], "item": [5, 5], "rating": [1, 2]}).to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\n2,6,4\n")
+    assert read_ratings(tmp_path).users.tolist() == [0, 1, 2, 1]
+    (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\n2.0,6,4\n3.0,6,4\n")
+    with pytest.raises(DataError, match=r"in another, which has '2\.0'; write them alike"):
+        read_ratings(tmp_path)
+    (tmp_path / "a.parquet").unlink()
+    (tmp_path / "c.csv").write_text("user,item,rating\nbob,5,3\n2,6,4\n")  # words in both
+    assert read_ratings(tmp_path).user_ids.tolist() == ["2", "2.0", "3.0", "ann", "bob"]
+
+
 def test_standard_input(monkeypatch):
     for content in (FRAME.to_csv(index=False).encode(), gzip.compress(FRAME.to_csv(index=False).encode())):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -174,6 +186,12 @@ class LazyFrame:
 
     def collect(self):
         return DataFrame(self._frame)
+
+
+def test_frames_of_dask():
+    frames = pytest.importorskip("dask.dataframe")
+    found = ImplicitALS(2, device="cpu").fit(frames.from_pandas(FRAME, npartitions=2), 2)
+    np.testing.assert_array_equal(found.user_factors, ImplicitALS(2, device="cpu").fit(FRAME, 2).user_factors)
 
 
 @pytest.mark.parametrize("kind", [DataFrame, LazyFrame])

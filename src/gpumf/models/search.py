@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
 
 def cross_validate(
-    model: Model, splits: Splits, epochs: int | None = None, *, k: int = 10, ranking: bool = False, **fitting: Any
+    model: Model,
+    splits: RatingsLike | Splits,
+    epochs: int | None = None,
+    *,
+    k: int = 10,
+    ranking: bool = False,
+    **fitting: Any,
 ) -> pd.DataFrame:
     """Train copies of a model, one a split, and judge each on what was held out.
 
@@ -41,8 +47,8 @@ def cross_validate(
     ----------
     model : of gpumf; it stays as it is
     splits : pairs (train, test) of Ratings: `ratings.kfold(5)`, [`ratings.split_by_time()`],
-        [`ratings.leave_one_out()`], or one set of Ratings, split five-fold. `Ratings.from_pandas` makes them of a
-        data frame
+        [`ratings.leave_one_out()`]. Or one set of ratings, split five-fold: Ratings, a data frame or a sparse matrix
+        as `fit` takes them
     epochs : int, by default that of the model's `fit`
     k : int, length of the lists that are judged
     ranking : bool, judge lists too
@@ -71,7 +77,7 @@ def cross_validate(
     _check_judged(model, epochs, k, ranking)
     epochs = model._epochs_or_default(epochs)
     rows = []
-    for number, (train, test) in enumerate(_pairs(splits)):
+    for number, (train, test) in enumerate(_pairs(ratings_of(splits)[0] if _are_data(splits) else splits)):
         fitted = type(model)(**model.get_params()).fit(train, epochs, **fitting)
         row = {"split": number} | fitted.score(test)
         if ranking:
@@ -467,8 +473,7 @@ def _check_judged(model, epochs, k=10, ranking=False, **_):
 def _pairs(splits, name="splits"):
     """The splits, one at a time: of Ratings five-fold. Messages call them `name`."""
     splits = splits.kfold() if hasattr(splits, "kfold") else splits
-    data = hasattr(splits, "columns") or hasattr(splits, "tocoo")  # whose items are no splits
-    for split in [splits] if data or not hasattr(splits, "__iter__") else splits:
+    for split in [splits] if _are_data(splits) or not hasattr(splits, "__iter__") else splits:
         if not isinstance(split, tuple | list) or len(split) != 2:
             kind = type(splits).__name__ + ("" if split is splits else f" of {type(split).__name__}")
             raise TypeError(
@@ -476,6 +481,11 @@ def _pairs(splits, name="splits"):
                 "Ratings.from_pandas, Ratings.from_scipy, Ratings.from_arrays or gpumf.read_ratings"
             )
         yield split
+
+
+def _are_data(splits):
+    """Whether they are a data frame or a matrix, whose items are no splits."""
+    return hasattr(splits, "columns") or hasattr(splits, "tocoo")
 
 
 def _several(values):

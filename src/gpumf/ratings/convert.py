@@ -43,10 +43,11 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
 
     Parameters
     ----------
-    data : Ratings; a DataFrame of pandas, or what has `to_pandas`, or a LazyFrame of Polars, with the columns user,
-        item, rating and, if it likes, timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x items;
-        (users, items, ratings), columns of ids, or of positions in CuPy's arrays. Of implicit feedback there are no
-        ratings: (users, items), or a frame with no other columns than user, item and timestamp; each row counts 1
+    data : Ratings; a DataFrame of pandas or Dask, a LazyFrame of Polars, or what has `to_pandas`, with the columns
+        user, item, rating and, if it likes, timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x
+        items; (users, items, ratings), columns of ids, or of positions in CuPy's arrays. Of implicit feedback there
+        are no ratings: (users, items), or a frame with no other columns than user, item and timestamp; each row
+        counts 1
     name : what messages call it
     one_user : bool, take ratings of one user alone
 
@@ -70,6 +71,8 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
         return Ratings.from_scipy(data, name=name, one_user=one_user), False
     if library == "polars" and kind == "LazyFrame":
         data = data.collect()  # type: ignore[union-attr]
+    if library == "dask" and hasattr(data, "compute"):
+        data = data.compute()
     if library != "pandas" and hasattr(data, "to_pandas"):
         data = data.to_pandas()
     if hasattr(data, "columns") and hasattr(data, "iloc"):

@@ -15,6 +15,8 @@ from gpumf.ratings.checks import DataError
 from gpumf.ratings.columns import Coded
 from gpumf.ratings.files import of_extra
 
+_POINTED = re.compile(r"-?[0-9]+\.0+")
+"""A whole number with a point."""
 _WITHOUT = ", or rating=None where there are no ratings"
 
 
@@ -388,7 +390,7 @@ def stacked(parts):
 
 
 def _joined(columns):
-    """Columns of several files as one; ids are strings in all of them where they are in one."""
+    """Columns of several files as one; ids are strings in all where they are in one: numbers as `_written`."""
     columns = list(map(_decoded, columns))
     if not any(isinstance(column, Coded) for column in columns):
         return np.concatenate(columns)
@@ -396,7 +398,26 @@ def _joined(columns):
         np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
         for column in columns
     ]
-    whole = np.concatenate([column.astype(object) for column in plain])
-    if any(isinstance(one, str) for column in columns if isinstance(column, Coded) for one in column.names[:1]):
-        whole = np.array([one if one is None or isinstance(one, str) else str(one) for one in whole], object)
-    return whole
+    names = [column.names if isinstance(column, Coded) else column for column in columns]
+    if any(len(of) and of.dtype == object for of in names):
+        _check_written_alike(names)
+        plain = [[one if one is None or isinstance(one, str) else _written(one) for one in ids] for ids in plain]
+    return np.concatenate([np.array(ids, object) for ids in plain])
+
+
+def _written(number):
+    """A number that is an id, as a string; a whole one without a point."""
+    return str(int(number)) if isinstance(number, float | np.floating) and number.is_integer() else str(number)
+
+
+def _check_written_alike(columns):
+    """DataError where the strings of one file have an id 7.0 and another file the number 7."""
+    pointed = {
+        one.partition(".")[0]: one for ids in columns if ids.dtype == object for one in ids if _POINTED.fullmatch(one)
+    }
+    for ids in columns if pointed else ():
+        numbers = map(_written, np.unique(ids)) if ids.dtype != object else ()
+        if found := next((pointed[one] for one in numbers if one in pointed), None):
+            raise DataError(
+                f"ids are numbers in one file and text in another, which has {found!r}; write them alike in all files"
+            )

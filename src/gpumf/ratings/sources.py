@@ -228,7 +228,9 @@ def rating_times(name: str) -> np.ndarray:
     source = SOURCES.get(name)
     if not (source and isinstance(source.layout, Delimited) and not source.layout.block):
         raise DataError(f"{name} does not say when its ratings were given")
-    columns = replace(source.layout, rating=source.layout.time)(_parts(name, source)[0])
+    found = _parts(name, source)[0]
+    with files.unchanged(found):
+        columns = replace(source.layout, rating=source.layout.time)(found)
     wrong = np.flatnonzero(~((columns.values >= 0) & (columns.values < np.inf)))
     if len(wrong):
         where, value = columns.locate(wrong[0]), columns.values[wrong[0]]
@@ -244,7 +246,8 @@ def item_titles(name: str) -> pd.Series | None:
     """
     source = SOURCES.get(name)
     found = files.find(source.folder or name, source.titles) if source and source.titles else []
-    return layouts.titles(found[0]) if found else None
+    with files.unchanged(found[:1]):
+        return layouts.titles(found[0]) if found else None
 
 
 def read_ratings(
@@ -270,8 +273,8 @@ def read_ratings(
         .txt or .parquet, packed or not; '-' is standard input, and an address with :// what is there (https
         and ftp; of stores, such as s3, what fsspec opens)
     user, item, rating : names of the three columns, 'user', 'item' and 'rating' by default; ids are integers from 0
-        where all of a column are (7 or 7.0), else strings, without the blanks around them. rating=None for implicit
-        feedback, each row of which counts 1
+        where all of a column are (7 or 7.0), in all files of a folder, else strings, without the blanks around them.
+        rating=None for implicit feedback, each row of which counts 1
     time : name of the column that says when, a number, or None
     delimiter : of a text file, one character; by default of tab, comma, semicolon and bar the one that gives most
         columns, or a blank where these give no three
