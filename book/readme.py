@@ -93,7 +93,7 @@ WORSE = [
     Sentence(
         "esgd-transfers-hidden",
         "measured",
-        "ESGD could copy some ratings to the GPU while it works on others. In our version, both then take "
+        "ESGD could copy some ratings to the GPU while it works on others. In our version, an iteration then takes "
         "{inverse:.1f} times as long (MovieLens 10M, synthetic).",
     ),
     Sentence(

@@ -51,8 +51,8 @@ class Stored:
         """The stored result; raise results.NoResult where there is none."""
         return results.load(self.experiment, self.device)
 
-    def values(self) -> pd.Series:
-        """One number a repeat.
+    def repeats(self) -> pd.DataFrame:
+        """A row a repeat: repeat, value, and model and solver where the rows are of one.
 
         Raise results.NoResult where nothing is recorded, or nothing with what is asked for.
         Raise ValueError where the stored frame has no such rows.
@@ -70,7 +70,17 @@ class Stored:
             raise ValueError(f"{self.experiment} has no {self.column!r} where {self.where}")
         numbers = frame[self.column] / (frame[self.per] if self.per else 1.0)
         numbers = numbers.groupby(frame[self.repeat]).mean() * self.scale
-        return numbers if self.since is None else numbers - self.since.values()
+        numbers = numbers if self.since is None else numbers - self.since.values()
+        named = {
+            key: frame[key].iloc[0]
+            for key in ("model", "solver")
+            if key in frame and frame[key].nunique(dropna=False) == 1
+        }
+        return pd.DataFrame({"value": numbers.to_numpy(float), "repeat": range(len(numbers))}).assign(**named)
+
+    def values(self) -> pd.Series:
+        """One number a repeat, as of `repeats`."""
+        return self.repeats().value
 
 
 @dataclass(frozen=True)
@@ -110,15 +120,15 @@ class Benchmark:
         if self.measured is None:
             return row
         try:
-            values, over = self.measured.values(), self.over and self.over.values()
+            repeats, over = self.measured.repeats(), self.over and self.over.repeats()
         except results.NoResult:
             return row
         result = self.measured.result()
-        of_runs = between(self.measured, result, self.cpu)
+        device = timed_on(self.measured, result, self.cpu)
         if over is not None:
-            value, low, high, n = ratio_interval(values, over, of_runs)
+            value, low, high, n = ratio_interval(repeats, over, device)
         else:
-            value, low, high, n = median_interval(values, of_runs) if self.measured.timed else interval(values)
+            value, low, high, n = median_interval(repeats, device) if device else interval(repeats.value)
         row |= {"value": value, "low": low, "high": high, "n": n}
         return row | {"machine": machine(result, self.cpu), "commit": result.provenance["commit"]}
 
@@ -156,10 +166,11 @@ class Benchmark:
         )
 
 
-def between(measured: Stored, result: results.Result, cpu: bool) -> tuple[float, float] | None:
-    """The variance between runs of what is measured in a result, see `ratio_interval`."""
-    device = "cpu" if cpu or "gpu" not in result.provenance else "cuda"
-    return spread.between_runs().get(device) if measured.timed else None
+def timed_on(measured: Stored, result: results.Result, cpu: bool) -> str | None:
+    """'cpu' or 'cuda', where the times of a result were measured; None for what is no time."""
+    if not measured.timed:
+        return None
+    return "cpu" if cpu or "gpu" not in result.provenance else "cuda"
 
 
 def interval(values: pd.Series) -> tuple[float, float, float, int]:
@@ -171,37 +182,30 @@ def interval(values: pd.Series) -> tuple[float, float, float, int]:
     return value, value - half, value + half, n
 
 
-def median_interval(values: pd.Series, of_runs: tuple[float, float] | None = None) -> tuple[float, float, float, int]:
-    """As `interval`, of the median.
+def median_interval(repeats: pd.DataFrame, device: str) -> tuple[float, float, float, int]:
+    """As `interval`, of the median of times on a device: with their variance between runs, see `spread`.
 
-    of_runs : see `ratio_interval`
+    repeats : of `Stored.repeats`
     """
-    return _estimated(_repeats(values), "median", {"times": 1} if of_runs else {}, of_runs)
+    return _estimated(repeats, "median", {"times": 1}, device)
 
 
-def ratio_interval(
-    values: pd.Series, over: pd.Series, of_runs: tuple[float, float] | None = None
-) -> tuple[float, float, float, int]:
+def ratio_interval(repeats: pd.DataFrame, over: pd.DataFrame, device: str | None) -> tuple[float, float, float, int]:
     """As `interval`, of the ratio of medians, as in claims; n is the smaller number of repeats.
 
-    values, over : one number a repeat
-    of_runs : (variance, degrees of freedom) of the logarithm of a time, see `spread.between_runs`; None for what is
-        no time
+    repeats, over : of `Stored.repeats`
+    device : where they were timed, see `timed_on`
     """
-    frame = pd.concat([_repeats(values).assign(side="over"), _repeats(over).assign(side="under")])
-    return _estimated(frame, "ratio", {"over": {"side": "over"}, "under": {"side": "under"}}, of_runs)
+    frame = pd.concat([repeats.assign(side="over"), over.assign(side="under")])
+    return _estimated(frame, "ratio", {"over": {"side": "over"}, "under": {"side": "under"}}, device)
 
 
-def _estimated(frame, metric, select, of_runs):
-    """The interval of a metric of `value`, as a time where there is a variance between runs."""
-    column = "seconds" if of_runs else "value"
-    frame = frame.rename(columns={"value": column}).assign(device="cuda")
-    between = {"cuda": of_runs} if of_runs else None
+def _estimated(frame, metric, select, device):
+    """The interval of a metric of `value`, where there is a device as of a time on it."""
+    column = "seconds" if device else "value"
+    frame = frame.rename(columns={"value": column}).assign(device=device)
+    between = spread.between_runs() if device else None
     return _as_interval(metrics.estimate(frame, metric, select | {"column": column}, between))
-
-
-def _repeats(values):
-    return pd.DataFrame({"value": values.to_numpy(float), "repeat": range(len(values))})
 
 
 def _as_interval(found):

@@ -40,12 +40,20 @@ class Comparison:
         row: dict[str, Any] = {"program": self.program, "task": self.task, "data": self.data, "unit": self.unit}
         row["experiment"] = self.ours.experiment
         try:
-            theirs, ours = self.theirs.values(), self.ours.values()
+            theirs, ours = self.theirs.repeats(), self.ours.repeats()
         except results.NoResult:
             return row
         result = self.ours.result()
-        ratio, low, high, n = benchmarks.ratio_interval(theirs, ours, benchmarks.between(self.ours, result, self.cpu))
-        row |= {"theirs": theirs.median(), "ours": ours.median(), "ratio": ratio, "low": low, "high": high, "n": n}
+        device = benchmarks.timed_on(self.ours, result, self.cpu)
+        ratio, low, high, n = benchmarks.ratio_interval(theirs, ours, device)
+        row |= {
+            "theirs": theirs.value.median(),
+            "ours": ours.value.median(),
+            "ratio": ratio,
+            "low": low,
+            "high": high,
+            "n": n,
+        }
         return row | {"on": benchmarks.machine(result, self.cpu)}
 
 

@@ -109,22 +109,27 @@ def test_values_are_per_repeat(stored):
     assert Stored("timing", "seconds", {"solver": "fast"}).values().tolist() == [1.25, 1.35]
 
 
+def repeats(values):
+    return pd.DataFrame({"value": values, "repeat": range(len(values))})
+
+
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(0)
     covered = ratios = 0
     for _ in range(1000):
-        a, b = (pd.Series(rng.lognormal(mean, 0.05, n)) for mean, n in ((np.log(6), 4), (np.log(2), 6)))
+        a, b = (repeats(rng.lognormal(mean, 0.05, n)) for mean, n in ((np.log(6), 4), (np.log(2), 6)))
         _, low, high, _ = interval(pd.Series(rng.normal(3, 0.1, 5)))
         covered += low <= 3 <= high
-        value, low, high, n = ratio_interval(a, b)
+        value, low, high, n = ratio_interval(a, b, None)
         ratios += low <= 3 <= high
         assert low < value < high and n == 4
     assert 930 <= covered <= 970 and 930 <= ratios <= 975
 
 
 def test_one_repeat_has_no_interval():
-    one = pd.Series([2.0])
-    for value, low, high, n in (ratio_interval(one, pd.Series([1.0, 1.0])), interval(one), median_interval(one)):
+    one = repeats([2.0])
+    found = ratio_interval(one, repeats([1.0, 1.0]), None), interval(one.value), median_interval(one, "cuda")
+    for value, low, high, n in found:
         assert (value, n) == (2.0, 1) and np.isnan([low, high]).all()
 
 
@@ -144,7 +149,7 @@ def test_a_time_is_the_median_of_its_repeats_with_the_spread_between_runs(stored
 
 
 def test_a_ratio_of_times_is_that_of_a_claim(stored, monkeypatch):
-    """Of medians, with the spread between runs of the device; not of what is counted."""
+    """Of medians, with the spread between runs of the device or of the solver; not of what is counted."""
     stored(FRAME.assign(x_nnz=FRAME.seconds))
     monkeypatch.setattr(benchmarks.spread, "between_runs", lambda: {"cuda": (0.01, 9), "cpu": (0.04, 6)})
     rows = [Benchmark(**ROW, measured=SLOW, over=FAST, cpu=cpu).row() for cpu in (False, True)]
@@ -155,6 +160,13 @@ def test_a_ratio_of_times_is_that_of_a_claim(stored, monkeypatch):
         assert [row[key] for key in ("value", "low", "high", "n")] == pytest.approx(
             [found.value, found.low, found.high, found.n]
         )
+    of_solver = {"cuda": (0.01, 9), ("cuda", "ALS", "slow"): (0.09, 9), ("cuda", "ALS", "fast"): (0.001, 9)}
+    stored(FRAME.assign(x_nnz=FRAME.seconds, model="ALS"))
+    monkeypatch.setattr(benchmarks.spread, "between_runs", lambda: of_solver)
+    row = Benchmark(**ROW, measured=SLOW, over=FAST).row()
+    frame = FRAME[FRAME.epochs == 10].assign(device="cuda", model="ALS")
+    found = metrics.estimate(frame, "ratio", sides, of_solver)
+    assert [row["low"], row["high"]] == pytest.approx([found.low, found.high]) and row["high"] > 1.2 * rows[0]["high"]
     counted = [replace(of, column="x_nnz") for of in (SLOW, FAST)]
     row = Benchmark(**ROW, measured=counted[0], over=counted[1]).row()
     found = metrics.estimate(FRAME[FRAME.epochs == 10], "ratio", sides)

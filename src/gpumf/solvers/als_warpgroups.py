@@ -18,7 +18,7 @@ class WarpGroups(Gathering, ALSSolver):
     """
 
     source, entry = WARPGROUPS, "warpgroups"
-    versions: ClassVar = {"": Version("tensor cores, warps apart", "magenta", "-.")}
+    versions: ClassVar = {"": Version("tensor cores, warpgroups", "magenta", "-.")}
     variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "WGMMA": [1]}
 
     @staticmethod

@@ -8,6 +8,7 @@ replacement; shuffled epochs are the better baseline.
 """
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -217,10 +218,17 @@ def figure(frame):
         multi = versions[versions.solver == BASELINES[model][1]].single.iloc[0]
         axis.plot([multi] * 2, [at - 0.15, at + 0.15], color="0.35", linewidth=2)
         axis.plot([1, max([multi, *(value for value, *_ in marks)])], [at, at], color="0.85", zorder=0)
+        above = []
         for value, marker, edge, face in marks:
             axis.plot(value, at, marker, color=edge, markerfacecolor=face, markersize=8)
-            side = -18 if marker == "D" and face == "white" else 9
-            axis.annotate(style.significant(value), (value, at), (0, side), **_LABEL)
+            below = marker == "D" and face == "white"
+            label = axis.annotate(style.significant(value), (value, at), (0, -18 if below else 9), **_LABEL)
+            above += [] if below else [(value, label)]
+        above.sort(key=lambda one: one[0])
+        for (value, left), (other, right) in pairwise(above):
+            if other < _CLOSE * value:
+                left.set(ha="right", x=-2)
+                right.set(ha="left", x=2)
         names.append(f"{model}, {style.data_name(data)},\nto MAE {versions.level.iloc[0]:.4g}")
     for label, marker, face in _LEGEND:
         axis.plot([], [], marker, color="0.35", markerfacecolor=face, label=label)
@@ -233,6 +241,8 @@ def figure(frame):
     return figure
 
 
+_CLOSE = 2.2
+"""Labels of values closer than this factor would touch."""
 _LABEL = {"textcoords": "offset points", "ha": "center", "size": 9}
 _LEGEND = [
     ("published, 2015", "o", "white"), ("same kernel and threads today", "o", "0.35"),

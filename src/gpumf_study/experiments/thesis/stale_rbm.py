@@ -187,7 +187,7 @@ def kept(frame):
 CLAIMS = [
     Claim(f"thesis-stale-rbm-{shown.replace(' ', '-')}", "thesis", "Section 7.1",
           "Share of the gain in RMSE that a blend keeps whose RBM is trained least often, "
-          f"shown {'what it was trained on' if shown == 'trained on' else shown}; mean of both orders.",
+          f"shown {'what it was trained on' if shown == 'trained on' else shown}; of the gain averaged over orders.",
           metric="median",
           select={"column": "x_kept", "where": {"shown": shown}}, table=kept)
     for shown in SHOWN
