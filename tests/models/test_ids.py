@@ -93,6 +93,36 @@ def test_sgd_of_a_model_from_a_file_knows_what_users_rated(tmp_path):
     assert np.array_equal(model.recommend("u07", 5)[0], als.recommend("u07", 5)[0])
 
 
+def test_sgd_leaves_out_what_it_learned_of_since_it_was_loaded(tmp_path):
+    SGD(3, device="cpu").fit(FRAME, 2).save(tmp_path / "m.npz", seen=True)
+    model = SGD.load(tmp_path / "m.npz", device="cpu")
+    counts, first = model._item_counts.copy(), model.recommend("u07", 1)[0][0]
+    model.partial_fit((["u07"], [first], [5]))
+    assert first not in model.recommend("u07", 40)[0] and (model._item_counts - counts).sum() == 1
+    model.partial_fit((["u07"], [first], [4]))
+    assert (model._item_counts - counts).sum() == 1, "what is rated again counts once"
+    model.save(tmp_path / "again.npz", seen=True)
+    assert first not in SGD.load(tmp_path / "again.npz", device="cpu").recommend("u07", 40)[0]
+
+    n_users, n_items = model._shape
+    named = {
+        "user_ids": np.append(model.user_ids, "zoe"),
+        "item_ids": np.append(model.item_ids, model.item_ids[-1] + 1),
+    }
+    model.partial_fit(Ratings([n_users] * 2, [0, n_items], [5, 3], n_users + 1, n_items + 1, **named))
+    lists = model.recommend(model.user_ids, n_items + 1)[0]
+    assert not set(model.item_ids[[0, n_items]]) & set(lists[-1]) and model._item_counts[n_items] == 1
+
+
+def test_sgd_and_als_count_a_pair_that_is_rated_again_once():
+    for kind in (SGD, ALS):
+        model = kind(3, device="cpu").fit(FRAME, 2)
+        counts = model._item_counts.copy()
+        model.partial_fit(FRAME[:5].assign(rating=1))
+        assert np.array_equal(model._item_counts, counts) and model._training.nnz == len(FRAME)
+        assert (model._training.values == 1).sum() >= 5
+
+
 def test_wide_and_narrow_integer_ids_come_together():
     ids = np.array([2**63 + 5, 17, 2**60 + 1], np.uint64)
     columns = ids[[0, 1, 2, 0]], [1, 2, 3, 2], [5, 3, 4, 2]

@@ -11,6 +11,7 @@ from gpumf._util.validation import brief
 from gpumf.models.checks import check_finite, check_training
 from gpumf.ratings import DataError
 from gpumf.ratings.convert import check_ids, positions_of, ratings_of
+from gpumf.ratings.csr import CompressedRows
 
 if TYPE_CHECKING:
     from gpumf.models.estimator import Model
@@ -40,7 +41,7 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
     if not grow:
         model._check_shape(new)
     check_finite(new, None)
-    return new, _renewed(model._training.on_host(), new)
+    return new, renewed(model._training.on_host(), new)
 
 
 def _grown(model, data):
@@ -75,11 +76,27 @@ def _grown(model, data):
     return replace(given, **facts, test_mask=None, times=None)
 
 
-def _renewed(before, new):
+def renewed(before, new):
     """Both sets in one, with the new rating of a pair that both have, of the users and items of the new one."""
-    n = new.n_items
-    old = before.select(~np.isin(before.users * np.int64(n) + before.items, new.users * np.int64(n) + new.items))
+    again = pairs_of_both(before, new)
+    old = before.select(np.delete(np.arange(before.nnz), again)) if len(again) else before
     columns = {name: np.concatenate([getattr(r, name) for r in (old, new)]) for name in ("users", "items", "values")}
     if (new.n_users, new.n_items) != (before.n_users, before.n_items):
         columns |= {name: getattr(new, name) for name in ("n_users", "n_items", "user_ids", "item_ids")}
     return replace(old, **columns, times=None)
+
+
+def pairs_of_both(before, new):
+    """Where the ratings from before have a pair that the new ones have too: positions."""
+    touched = np.zeros(max(before.n_users, new.n_users), bool)
+    touched[new.users] = True
+    places, n = np.flatnonzero(touched[before.users]), np.int64(new.n_items)
+    of_before = before.users[places] * n + before.items[places]
+    return places[np.isin(of_before, new.users * n + new.items)]
+
+
+def seen_with(rows, new):
+    """What users rated, `rows` without values, with what they rate in `new`, in the shape of the new one."""
+    n = np.int64(new.n_items)
+    users, items = np.divmod(np.union1d(rows.cells(new.n_items), new.users * n + new.items), n)
+    return CompressedRows(np.searchsorted(users, np.arange(new.n_users + 1)), items.astype(np.int32), None)

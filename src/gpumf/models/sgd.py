@@ -15,6 +15,7 @@ from gpumf.models.early_stopping import Ending
 from gpumf.models.estimator import Model
 from gpumf.models.factorization import Factorization, of_rated_items, solved_users
 from gpumf.models.initial import normal_factors, with_bias_columns
+from gpumf.models.partial_fit import pairs_of_both, renewed, seen_with
 from gpumf.ratings.damped import mean_roots
 from gpumf.solvers import schedules
 from gpumf.solvers.sgd_base import REGULARIZATIONS, SMALL, Parallel, Sequential, SGDHyperparameters
@@ -464,9 +465,25 @@ class SGD(Factorization, Model):
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts = self._item_counts.copy()  # who is known was derived from the others
             self._item_counts[: len(counts)] += counts
-            self._training = _joined(before, given)
+            self._remember(before if before is None else before.on_host(), given.on_host())
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
+
+    def _remember(self, before, new):
+        """Keep new ratings with those from before: a training set, or of a model from a file what users rated.
+
+        What is rated again counts once.
+        """
+        self._training = None
+        if before is not None:
+            self._training = renewed(before, new)
+            again = before.items[pairs_of_both(before, new)]
+        elif self._seen_rows is not None:
+            both = np.intersect1d(self._seen_rows.cells(new.n_items), new.users * np.int64(new.n_items) + new.items)
+            self._seen_rows, again = seen_with(self._seen_rows, new), both % new.n_items
+        else:
+            return
+        self._item_counts -= np.bincount(again, minlength=new.n_items)
 
 
 def _ridges_of(least, *counts):
@@ -479,17 +496,6 @@ def _ridges_of(least, *counts):
     penalty = max(least, _STRENGTH * mean_roots(*counts) + _MORE)
     means = (np.square(of, dtype=np.float64).sum() / max(of.sum(), 1) for of in counts)
     return *(float(penalty / max(mean, 1) ** _POWER) for mean in means), _POWER
-
-
-def _joined(before, new):
-    """Both sets of ratings, of the shape of the new one; None where there is no set from before."""
-    if before is None:
-        return None
-    before, new = before.on_host(), new.on_host()
-    columns = {
-        name: np.concatenate([getattr(r, name) for r in (before, new)]) for name in ("users", "items", "values")
-    }
-    return replace(new, **columns, test_mask=None, times=None)
 
 
 def baseline_predictors(train: Ratings) -> tuple[np.ndarray, np.ndarray]:
