@@ -1,5 +1,7 @@
 """Wrong parameters and wrong use get one clear error each."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,15 @@ def test_numbers_of_numpy_are_told_as_numbers():
     ):
         with pytest.raises(ValueError, match=f"{told}$"):
             call()
+
+
+@pytest.mark.parametrize("model", [ALS, SGD, RBM])
+def test_clicks_are_no_ratings(model):
+    pairs = np.arange(40) % 8, np.arange(40) % 5
+    with pytest.warns(RuntimeWarning, match=f"all ratings are 1, so {model.__name__} has nothing to predict") as told:
+        model(2, device="cpu").fit(pairs, 1)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ImplicitALS(2, device="cpu", regularization=0.1).fit(pairs, 1)
+        model(2, device="cpu").fit((*pairs, np.arange(40) % 2 + 1.0), 1)

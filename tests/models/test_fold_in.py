@@ -426,3 +426,52 @@ def test_a_user_and_ratings_are_not_both_explained(sets):
     model = ImplicitALS(2, device="cpu").fit(sets[0], 1)
     with pytest.raises(ValueError, match="not both"):
         model.explain(0, 1, ratings={0: 5.0}, ids=False)
+
+
+NAMES = pd.DataFrame({"user": TRAIN.users, "item": [f"i{item}" for item in TRAIN.items], "rating": TRAIN.values})
+
+
+def test_items_to_choose_from_that_a_model_does_not_know_are_left_out_on_request(device):
+    model = ImplicitALS(4, device=device).fit(NAMES, 2)
+    rated = pd.DataFrame({"user": [3, 3, 3], "item": ["i5", "i6", "new"], "rating": 1.0})
+    both = {"candidates": ["i1", "i5", "i7", "i2", "new"], "filter_items": ["i2", "new"], "seen": rated}
+    known = {name: values[:-1] for name, values in both.items()}
+    for user in (3, [3, 4]):
+        wanted = model.recommend(user, 5, **known)[0]
+        assert set(np.ravel(wanted)) <= {"i1", "i5", "i7", None} and "i5" not in np.atleast_2d(wanted)[0]
+        assert np.array_equal(model.recommend(user, 5, unknown="skip", **both)[0], wanted)
+        for name, values in both.items():
+            with pytest.raises((KeyError, ValueError), match="new"):
+                model.recommend(user, 5, **known | {name: values})
+    each = model.recommend([3, 4], 2, seen=(), candidates=[["new", "i1"], ["i7", "new", "i2"]], unknown="skip")[0]
+    assert each[0].tolist() == ["i1", None] and sorted(each[1]) == ["i2", "i7"]
+
+
+@KINDS
+def test_items_of_new_ratings_go_by_their_ids(kind):
+    known = Ratings.from_arrays(["a", "a", "b", "c"], ["x", "y", "x", "z"], [5, 1, 4, 5])
+    model = kind(2, device="cpu").fit(known, 1, ids=True)
+    others = Ratings.from_arrays(["n"] * 3, ["w", "y", "z"], [5, 1, 1], one_user=True)
+    for call in (model.fold_in, lambda ratings: model.recommend(ratings=ratings)):
+        with pytest.raises(ValueError, match="position 0 is item 'w' here and 'x' in the training set"):
+            call(others)
+        call(Ratings([0, 0], [0, 2], [5, 1], 1, 3))
+
+
+def test_lists_of_tuples_are_no_columns():
+    model = ALS(2, device="cpu").fit(TRAIN, 1)
+    for call in (model.fold_in, lambda ratings: model.recommend(ratings=ratings)):
+        for pairs in ([(5, 4.0), (7, 2.0)], [(5, 4.0), (7, 2.0), (9, 1.0)]):
+            with pytest.raises(TypeError, match="not a list of tuples"):
+                call(pairs)
+    for call in (model.score, ALS(2, device="cpu").fit):
+        with pytest.raises(TypeError, match="not a list of tuples"):
+            call([(1, 2, 3), (1, 3, 4), (2, 3, 5)])
+
+
+def test_a_new_rating_off_the_scale_is_none_for_an_rbm():
+    model = RBM(4, device="cpu").fit(Ratings.from_pandas(NAMES, scale=(0, 6)), 1, ids=True)
+    before = model.history.copy()
+    with pytest.raises(ValueError, match=r"new: rating 7 is off the scale 0 to 6"):
+        model.partial_fit(NAMES[:2].assign(rating=7))
+    assert model.history.equals(before)

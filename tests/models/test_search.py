@@ -77,6 +77,8 @@ def test_every_rating_is_judged_once_and_the_model_stays():
         assert cross_validate(model, data, 1).rmse.to_list() == cross_validate(model, ratings, 1).rmse.to_list()
     with pytest.raises(ValueError, match="no splits"):
         cross_validate(model, [])
+    pair = RATINGS.split(0.2)
+    assert cross_validate(model, pair, 1).rmse.to_list() == cross_validate(model, [pair], 1).rmse.to_list()
 
 
 def test_splits_by_time_and_of_one_rating_a_user():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from gpumf.ratings import Ratings
+
+_SOME = 1000
+"""Ratings that are looked at first, before all."""
 
 
 class NotFittedError(RuntimeError):
@@ -57,6 +61,17 @@ class DivergedError(ArithmeticError):
     ) -> None:
         super().__init__(f"epoch {epoch} {problem}; {remedy}")
         self.epoch = epoch
+
+
+def warn_of_clicks(model: str, train: Ratings) -> None:
+    """Warn where all ratings are 1, as those of clicks: a model of ratings, named `model`, learns nothing of them."""
+    values = train.values
+    if isinstance(values, np.ndarray) and len(values) and (values[:_SOME] == 1).all() and (values == 1).all():
+        warnings.warn(
+            f"all ratings are 1, so {model} has nothing to predict; for clicks and purchases take ImplicitALS",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def check_training(train: Any, validation: Any) -> None:

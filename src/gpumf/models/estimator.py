@@ -27,7 +27,7 @@ from gpumf._util.busy import check_usable, fitting
 from gpumf._util.progress import progress as shown
 from gpumf._util.threads import obeys_threads
 from gpumf._util.validation import MAX_SEED, array, flag, integer, number
-from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_training
+from gpumf.models.checks import DivergedError, NotFittedError, check_finite, check_training, warn_of_clicks
 from gpumf.models.early_stopping import Ending
 from gpumf.models.finite import FiniteCheck
 from gpumf.models.ids import Identified
@@ -342,6 +342,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             epochs, progress = integer("epochs", epochs, 0), flag("progress", progress)
             named, train, validation = self._sets(train, validation, flag("warm_start", warm_start))
             given = train
+            if self._judged_by == "rmse":
+                warn_of_clicks(type(self).__name__, train)
             ending = Ending(stop, patience, callbacks, keep, stop_metric)
             if validation is None and (keep == "best" or ending.judges_lists):
                 needs = "keep='best'" if keep == "best" else f"stop_metric={stop_metric!r}"

@@ -407,7 +407,11 @@ class RBM(Model):
         >>> model.partial_fit((["bob"], ["up"], [2])).history.epoch.tolist()
         [0, 1, 2]
         """
-        _, whole = with_new(self, new)
+        new, whole = with_new(self, new)
+        low, high = whole.scale or (-np.inf, np.inf)
+        off = new.values[(new.values < low) | (new.values > high)]
+        if len(off):
+            raise ValueError(f"new: rating {off[0]:g} is off the scale {low:g} to {high:g}; correct or remove it")
         return self.fit(whole, epochs, warm_start=True, progress=progress, ids=self.ids)
 
     # Use

@@ -16,7 +16,7 @@ from gpumf.models.ids import skips_unknown
 from gpumf.models.ranking import METRICS, ByUser, Limited, Limits, popular_items
 from gpumf.ratings import Ratings
 from gpumf.ratings.checks import array_of
-from gpumf.ratings.convert import ratings_of
+from gpumf.ratings.convert import check_ids, ratings_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Recommender(_Base):
         filter_items : ids or positions of items to leave out, likewise
         ids : whether users and items are ids, here and in what is returned; by default as of the training data, see
             `gpumf.models.ids.Identified`
-        unknown : of `ratings`, 'error', raise where an item has an id that is not of the training set; 'skip', leave
-            its rating out
+        unknown : of `ratings`, `seen`, `candidates` and `filter_items`, 'error', raise where an id is not of the
+            training set; 'skip', leave it out
 
         Returns
         -------
@@ -166,11 +166,14 @@ class Recommender(_Base):
         ['up']
         """
         skip = skips_unknown(unknown)
+        if skip and seen is not None and not (isinstance(seen, tuple) and not seen):
+            self._check_fitted()
+            seen = self._like(seen, "seen", unknown)
         if user is not None and ratings is None:
-            return self._recommend(user, k, seen, candidates, filter_items, ids)
+            return self._recommend(user, k, seen, candidates, filter_items, ids, skip)
         if user is not None or ratings is None:
             raise TypeError("recommend() needs users, or the ratings of new ones, and not both")
-        one = isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2)
+        one = _of_one(ratings)
         if one and seen is None and candidates is None and filter_items is None:
             listed = self._list_of_one(ratings, k, ids, skip)
             if listed:
@@ -181,7 +184,7 @@ class Recommender(_Base):
             users = 0
         elif folded.user_ids is not None and self._speaks(ids):
             users = folded.user_ids
-        return folded._recommend(users, k, seen, candidates, filter_items, ids)
+        return folded._recommend(users, k, seen, candidates, filter_items, ids, skip)
 
     @obeys_threads
     def fold_in(self, ratings: NewRatings, *, ids: bool | None = None, unknown: Unknown = "error") -> Self:
@@ -231,7 +234,7 @@ class Recommender(_Base):
 
     def _ratings_of_users(self, data, ids, skip=False):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
-        if isinstance(data, dict) or (isinstance(data, tuple | list) and len(data) == 2):
+        if _of_one(data):
             items, values = self._ratings_of_one(data, ids, skip)
             columns = np.zeros(len(items), np.int32), items, values
             ratings, named = Ratings(*columns, 1, self._shape[1], item_ids=self._item_places), False
@@ -246,6 +249,8 @@ class Recommender(_Base):
                 ratings = Ratings(*columns, user_ids=ratings.user_ids)
             elif ratings.n_items != self._shape[1]:
                 raise ValueError(f"the ratings are of {ratings.n_items} items, the model of {self._shape[1]}")
+            else:
+                check_ids(ratings, "ratings", None, self.item_ids)
         if not np.isfinite(ratings.values).all():
             raise ValueError("the ratings of new users must be finite numbers")
         pairs = np.sort(ratings.users.astype(np.int64) * ratings.n_items + ratings.items)
@@ -266,12 +271,12 @@ class Recommender(_Base):
         places = self._positions(items, "item", ids, skip)
         return (places[places >= 0], values[places >= 0]) if skip else (places, values)
 
-    def _recommend(self, user, k, seen, candidates, filter_items, ids):
+    def _recommend(self, user, k, seen, candidates, filter_items, ids, skip=False):
         """`recommend` to users who are known."""
         self._check_fitted()
         places = self._one_or_several(user, "user", ids)
         users, k = np.atleast_1d(places), self._length(k, self._shape[1])
-        limits = self._limits(self._item_known, places, candidates, filter_items, ids)
+        limits = self._limits(self._item_known, places, candidates, filter_items, ids, skip)
         items, ratings = self._ranking(seen, k, limits).top_items(users, k)
         if self._offset:
             ratings += np.float32(self._offset)
@@ -285,23 +290,23 @@ class Recommender(_Base):
             return self._told(items[0, found], "item", ids), ratings[0, found]
         return self._told(items, "item", ids), ratings
 
-    def _limits(self, allowed, places, candidates, filter_items, ids):
+    def _limits(self, allowed, places, candidates, filter_items, ids, skip=False):
         """`Limits` of the lists of those at `places`, among the items of the mask `allowed`, as of `recommend`."""
-        chosen = self._chosen(places, "candidates", candidates, ids)
-        left_out = self._chosen(places, "filter_items", filter_items, ids)
+        chosen = self._chosen(places, "candidates", candidates, ids, skip)
+        left_out = self._chosen(places, "filter_items", filter_items, ids, skip)
         if isinstance(chosen, np.ndarray):
             allowed, chosen = allowed & chosen, None
         if isinstance(left_out, np.ndarray):
             allowed, left_out = allowed & ~left_out, None
         return Limits(allowed, chosen, left_out)
 
-    def _chosen(self, places, name, items, ids):
+    def _chosen(self, places, name, items, ids, skip):
         """Items for all of several users as a mask, bool (n_items,); for each, CompressedRows without values."""
         if items is None:
             return None
         if not _of_lists(items):
-            mask = np.zeros(self._shape[1], bool)
-            mask[self._positions(items, "item", ids)] = True
+            mask, chosen = np.zeros(self._shape[1], bool), self._positions(items, "item", ids, skip)
+            mask[chosen[chosen >= 0]] = True
             return mask
         if np.ndim(places) == 0 or len(items) != len(places):
             wanted = "one list" if np.ndim(places) == 0 else f"one list, or one for each of {len(places)},"
@@ -313,7 +318,9 @@ class Recommender(_Base):
         if len(kinds) > 1:  # which NumPy would make one of: 7 and 'a' strings
             parts = [part.astype(object) for part in parts]
         flat = np.concatenate([part for part in parts if part.size] or [np.zeros(0, np.int64)])
-        return CompressedRows(row_offsets([len(part) for part in parts]), self._positions(flat, "item", ids), None)
+        chosen = self._positions(flat, "item", ids, skip)
+        lists = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[chosen >= 0]
+        return CompressedRows(row_offsets(np.bincount(lists, minlength=len(parts))), chosen[chosen >= 0], None)
 
     @obeys_threads
     def evaluate_ranking(
@@ -330,7 +337,8 @@ class Recommender(_Base):
     ) -> dict[str, float]:
         """How many of the k best items that the model finds for a user are among those that the user rated later.
 
-        Every test rating counts as relevant, whatever its value; of a user's k items, best first, let hit j be one
+        Every test rating counts as relevant, whatever its value, also one that lists leave out because it is in the
+        training set: hold test ratings out. Of a user's k items, best first, let hit j be one
         where the item of rank j = 1..k is relevant, and n the number of the user's test items. Then
 
             precision = hits / k,    recall = hits / n,
@@ -433,6 +441,16 @@ class Recommender(_Base):
             seen = self._like(seen, "seen")
             self._check_shape(seen, columns=False)  # which costs more than a list does; orders are checked when made
         return self._rows(seen, k)
+
+
+def _of_one(ratings):
+    """Whether ratings are of one new user: a dict, or a pair (items, ratings)."""
+    if isinstance(ratings, list) and any(isinstance(part, tuple) for part in ratings):
+        raise TypeError(
+            "ratings must be a dict item -> rating or a pair (items, ratings), not a list of tuples, of which dict() "
+            "makes a dict; of several users columns (users, items, ratings)"
+        )
+    return isinstance(ratings, dict) or (isinstance(ratings, tuple | list) and len(ratings) == 2)
 
 
 def _of_lists(items):

@@ -47,8 +47,8 @@ def cross_validate(
     ----------
     model : of gpumf; it stays as it is
     splits : pairs (train, test) of Ratings: `ratings.kfold(5)`, [`ratings.split_by_time()`],
-        [`ratings.leave_one_out()`]. Or one set of ratings, split five-fold: Ratings, a data frame or a sparse matrix
-        as `fit` takes them
+        [`ratings.leave_one_out()`]; or one pair. Or one set of ratings, split five-fold: Ratings, a data frame or a
+        sparse matrix as `fit` takes them
     epochs : int, by default that of the model's `fit`
     k : int, length of the lists that are judged
     ranking : bool, judge lists too
@@ -473,6 +473,8 @@ def _check_judged(model, epochs, k=10, ranking=False, **_):
 def _pairs(splits, name="splits"):
     """The splits, one at a time: of Ratings five-fold. Messages call them `name`."""
     splits = splits.kfold() if hasattr(splits, "kfold") else splits
+    if isinstance(splits, tuple) and len(splits) == 2 and all(hasattr(part, "kfold") for part in splits):
+        splits = [splits]
     for split in [splits] if _are_data(splits) or not hasattr(splits, "__iter__") else splits:
         if not isinstance(split, tuple | list) or len(split) != 2:
             kind = type(splits).__name__ + ("" if split is splits else f" of {type(split).__name__}")

@@ -44,10 +44,10 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
     Parameters
     ----------
     data : Ratings; a DataFrame of pandas or Dask, a LazyFrame of Polars, or what has `to_pandas`, with the columns
-        user, item, rating and, if it likes, timestamp; a sparse matrix of SciPy or, on its GPU, of CuPy, users x
-        items; (users, items, ratings), columns of ids, or of positions in CuPy's arrays. Of implicit feedback there
-        are no ratings: (users, items), or a frame with no other columns than user, item and timestamp; each row
-        counts 1
+        user, item, rating and, if it likes, timestamp, which counts where it is of numbers or dates; a sparse matrix
+        of SciPy or, on its GPU, of CuPy, users x items; (users, items, ratings), columns of ids, or of positions in
+        CuPy's arrays. Of implicit feedback there are no ratings: (users, items), or a frame with no other columns
+        than user, item and timestamp; each row counts 1
     name : what messages call it
     one_user : bool, take ratings of one user alone
 
@@ -76,9 +76,13 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
     if library != "pandas" and hasattr(data, "to_pandas"):
         data = data.to_pandas()
     if hasattr(data, "columns") and hasattr(data, "iloc"):
-        time = "timestamp" if "timestamp" in data.columns else None
+        time = "timestamp" if _has_times(data) else None
         rating = None if {"user", "item"} <= set(data.columns) <= {"user", "item", "timestamp"} else "rating"
         return Ratings.from_pandas(data, rating=rating, time=time, name=name, one_user=one_user), True
+    if isinstance(data, list) and any(isinstance(part, tuple) for part in data):
+        raise TypeError(
+            f"{name} must be columns (users, items, ratings), not a list of tuples; tuple(zip(*list)) makes columns"
+        )
     parts: Any = data if isinstance(data, tuple | list) and all(hasattr(part, "__len__") for part in data) else ()
     if len(parts) == 3 or (len(parts) == 2 and isinstance(parts, tuple)):
         if any(type(part).__module__.split(".")[0] == "cupy" for part in parts):
@@ -91,6 +95,16 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
             "items, ratings), a matrix of users x items as scipy.sparse.coo_array(matrix)"
         )
     raise TypeError(f"{name} must be Ratings, or what they are made of, not {kind}: {_WAYS}")
+
+
+def _has_times(frame):
+    """Whether its column timestamp has numbers or dates alone, none missing. No fit needs times; splits say so."""
+    from pandas.api import types
+
+    if "timestamp" not in frame.columns:
+        return False
+    column = frame["timestamp"]
+    return (types.is_numeric_dtype(column) or types.is_datetime64_any_dtype(column)) and not column.isna().any()
 
 
 def _on_gpu(users, items, values, shape, name):
