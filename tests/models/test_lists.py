@@ -61,6 +61,22 @@ def test_ranks_among_drawn_items(monkeypatch):
     assert model.evaluate_sampled(test, 1) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}
 
 
+def test_only_items_drawn_anew_are_searched_again(monkeypatch):
+    train, test = RATINGS.split(0.2, seed=1)
+    model, searched, drawn = ALS(4, device="cpu").fit(train, 1), [], []
+    search, score = np.searchsorted, model._scores_at
+    monkeypatch.setattr(np, "searchsorted", lambda cells, pairs: searched.append(pairs.size) or search(cells, pairs))
+    model._scores_at = lambda users, items: drawn.append(items) or score(users, items)
+    model.evaluate_sampled(test, negatives=50, seed=2)
+
+    rng, known = np.random.default_rng(2), np.flatnonzero(train.item_counts)
+    wanted, sizes = known[rng.integers(len(known), size=(test.nnz, 50))], [test.nnz * 50]
+    while (rated := np.isin(test.users[:, None] * 20 + wanted, RATINGS.users * 20 + RATINGS.items)).any():
+        wanted[rated] = known[rng.integers(len(known), size=rated.sum())]
+        sizes.append(rated.sum())
+    assert np.array_equal(drawn[0], wanted) and searched == sizes and len(sizes) > 3
+
+
 def test_a_user_of_all_items_leaves_none_to_draw():
     train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 3], 2, 2)
     with pytest.raises(ValueError, match="nearly all"):
