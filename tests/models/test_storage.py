@@ -9,6 +9,7 @@ import pytest
 import gpumf
 from gpumf import ALS, RBM, Blend, ImplicitALS
 from gpumf.models import replacing
+from gpumf.models.tensors import open_tensors
 from gpumf.models.times import Times
 
 
@@ -172,6 +173,20 @@ def test_a_file_that_is_no_model_is_not_replaced(suffix, sets, tmp_path):
     model.save(path)
     Blend(model, weights=[1]).save(path)
     assert isinstance(gpumf.load(path, device="cpu"), Blend), "a model is replaced, by one of another class too"
+
+
+def test_a_file_is_mapped_only_where_that_is_asked_for(sets, tmp_path, monkeypatch):
+    path, model = tmp_path / "model.safetensors", ALS(2, device="cpu").fit(sets[0], 1)
+    model.save(path)
+    monkeypatch.setattr(np, "memmap", None)
+    assert np.array_equal(ALS.load(path, device="cpu").item_factors, model.item_factors)
+    with pytest.raises(ValueError, match="not a saved model"):
+        ALS.load(path, device="cpu", mmap=True)
+    with open_tensors(path) as (_, read):
+        with open(path, "r+b") as other:
+            other.truncate(path.stat().st_size - 8)
+        with pytest.raises(ValueError, match="is cut short"):
+            read()
 
 
 def test_errors_name_what_the_user_named_and_not_a_file_beside_it(tmp_path):

@@ -60,8 +60,14 @@ def open_tensors(path, mmap=False):
             taken = sum(end - begin for begin, end in (entry["data_offsets"] for entry in entries.values()))
             if taken > size - start:
                 raise ValueError(f"its arrays take {taken} bytes, more than the file")
-            whole = np.memmap(file, np.uint8, "r", offset=start)
-            arrays = {name: _array(whole, name, entry, mmap) for name, entry in entries.items()}
+            whole = np.memmap(file, np.uint8, "r", offset=start) if mmap else None
+            arrays = {}
+            for name, entry in entries.items():
+                begin, end = entry["data_offsets"]
+                if not 0 <= begin <= end <= size - start:
+                    raise ValueError(f"{name} lies outside the file")
+                array = whole[begin:end] if mmap else _bytes(file, name, start + begin, end - begin)
+                arrays[name] = array.view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
             if not mmap and facts.get(_SUM) not in (None, _checksum(facts[_KEY], arrays)):
                 raise ValueError("its bytes are not those of their checksum")
             return arrays
@@ -69,10 +75,10 @@ def open_tensors(path, mmap=False):
         yield facts[_KEY], read
 
 
-def _array(whole, name, entry, mmap):
-    """The array of an entry of the header, of the mapped bytes."""
-    begin, end = entry["data_offsets"]
-    if not 0 <= begin <= end <= len(whole):
-        raise ValueError(f"{name} lies outside the file")
-    array = whole[begin:end].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
-    return array if mmap else np.array(array)
+def _bytes(file, name, begin, size):
+    """The bytes of an array, read: of a mapped file that another program cuts short, reading ends the process."""
+    found = np.empty(size, np.uint8)
+    file.seek(begin)
+    if file.readinto(found.data) < size:
+        raise ValueError(f"{name} is cut short")
+    return found
