@@ -1,6 +1,8 @@
 """Models in files: what they hold, and files that are not whole or not theirs."""
 
+import errno
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -196,3 +198,14 @@ def test_errors_name_what_the_user_named_and_not_a_file_beside_it(tmp_path):
     with pytest.raises(IsADirectoryError) as folder:
         replacing.open_file(tmp_path)
     assert folder.value.filename == str(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_that_lead_nowhere_are_refused_as_files_are(sets, tmp_path):
+    model = ALS(2, device="cpu").fit(sets[0], 1)
+    for name, target in (("loop", "loop"), ("there", "back"), ("back", "there")):
+        (tmp_path / name).symlink_to(target)
+    for name in ("loop", "there"):
+        with pytest.raises(OSError, match="the model cannot be saved") as refused:
+            model.save(tmp_path / name)
+        assert refused.value.errno == errno.ELOOP and (tmp_path / name).is_symlink()

@@ -14,7 +14,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from gpumf._util.validation import path_of
 
@@ -22,9 +23,6 @@ try:
     import fcntl
 except ImportError:  # on Windows, where what a killed process left is not told from what another one writes
     fcntl = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SUFFIX = ".saving"
 
@@ -51,8 +49,8 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
 
     Raises OSError: the file cannot be written, and nothing of it is left; something else has this name, and stays
     """
-    path = path_of(path).resolve()
-    if path.exists() and not path.is_file():
+    path = Path(os.path.realpath(path_of(path)))
+    if os.path.lexists(path) and not stat.S_ISREG(path.stat().st_mode):  # where links are a loop, stat() raises
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     _clear(path)
     beside, file = _made(path)
