@@ -410,6 +410,15 @@ def test_a_new_users_rating_beyond_the_range_is_one_error(sets):
             model.recommend(ratings={0: 1e39}, ids=False)
 
 
+def test_ratings_of_several_users_are_not_explained(sets):
+    model = ImplicitALS(2, device="cpu").fit(sets[0], 1)
+    several = pd.DataFrame({"user": [0, 1, 1], "item": [0, 0, 1], "rating": [5.0, 4.0, 1.0]})
+    with pytest.raises(ValueError, match="of one user; ratings has 2"):
+        model.explain(None, 1, ratings=several, ids=False)
+    of_frame, *_ = model.explain(None, 1, ratings=several[1:], ids=False)
+    assert of_frame == model.explain(None, 1, ratings={0: 4.0, 1: 1.0}, ids=False)[0]
+
+
 def test_masked_ratings_of_a_new_user_are_refused(sets):
     model, masked = ImplicitALS(2, device="cpu").fit(sets[0], 1), np.ma.array([5.0, 1.0], mask=[True, False])
     for given, what in (([0, 1], masked), "ratings"), ((masked.astype(int), [5.0, 1.0]), "items"):

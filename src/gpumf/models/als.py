@@ -633,7 +633,7 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         user : id or position; None with ratings of a new user
         item : id or position
         k : int, items to name
-        ratings : of a new user, a dict item -> rating or a pair (items, ratings)
+        ratings : of one new user, a dict item -> rating or a pair (items, ratings)
         ids : whether users and items are ids; by default as of the training data
 
         Returns
@@ -643,8 +643,8 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
 
         Raises
         ------
-        ValueError : several users or items; the training set is not known, as of a model from a file, and no
-            ratings are given
+        ValueError : several users or items, ratings of several users; the training set is not known, as of a model
+            from a file, and no ratings are given
         KeyError, IndexError : as of `recommend`
 
         >>> from gpumf import ImplicitALS
@@ -659,7 +659,10 @@ class ImplicitALS(_LeastSquares, Factorization, Model):
         if ratings is not None:
             if user is not None:
                 raise ValueError("give a user or ratings, not both; the user is None with ratings of a new one")
-            rows, row = self._ratings_of_users(ratings, ids)[0].by_user, 0
+            of_users, _ = self._ratings_of_users(ratings, ids)
+            if of_users.n_users != 1:
+                raise ValueError(f"explain() is of one user; ratings has {of_users.n_users}")
+            rows, row = of_users.by_user, 0
         elif self._training is None:
             raise ValueError("the training set is not known here; pass ratings=")
         else:
