@@ -235,7 +235,7 @@ def test_it_runs_as_a_module_and_with_its_version():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell of another kind")
-def test_closed_streams_cost_no_work(table, tmp_path):
+def test_closed_streams_cost_no_work_and_no_answer(table, tmp_path):
     table.to_csv(tmp_path / "r.csv", index=False)
 
     def run(words):
@@ -245,7 +245,9 @@ def test_closed_streams_cost_no_work(table, tmp_path):
     for folder, closed in (("a", "2>&-"), ("b", ">&-")):
         done = run(f"fit r.csv -o {folder} --factors 2 --epochs 2 {closed}")
         assert done.returncode == 0 and "Traceback" not in done.stderr and (tmp_path / folder / "model.npz").is_file()
-    assert run("recommend a --all-users >&-").returncode == 0
+    for command in ("recommend a --all-users", "similar a --item i4 --json", "evaluate a r.csv"):
+        done = run(f"{command} >&-")
+        assert done.returncode == 1 and done.stderr == "gpumf: standard output is closed; redirect it to a file\n"
     done = run("fit - -o c <&-")
     assert done.returncode == 1 and done.stderr == "gpumf: standard input is closed; give a file\n"
 

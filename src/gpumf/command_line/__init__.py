@@ -33,6 +33,9 @@ _FLAGS = {
 }
 """Arguments of Python that errors name, and what the command has for them."""
 
+_KEEP = models.fit, kernels.run
+"""Commands that make files, and are of use without their answer."""
+
 _MODEL = "of gpumf fit, or a file that a model's or blend's save wrote"
 
 
@@ -40,13 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command that the arguments name; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
+        if sys.stdout is None and options.run not in _KEEP:  # as it is where it was closed
+            raise ValueError("standard output is closed; redirect it to a file")
         answer, text = options.run(options)
         if options.json:
             answers = [answer] if isinstance(answer, dict) else answer
             text = (json.dumps(one, allow_nan=False, default=str) for one in answers)
         for line in [text] if isinstance(text, str) else text:
             print(line)
-        if sys.stdout is not None:  # as it is where it was closed
+        if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         print("gpumf: interrupted", file=sys.stderr)
