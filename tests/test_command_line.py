@@ -444,6 +444,17 @@ def test_similar_items_and_users(model, said):
     assert "no item 'none'" in said("similar", model, "--item none", refused=1)
 
 
+def test_ids_that_are_integers_are_integers_in_json(table, fit, said, tmp_path):
+    numbered = table.assign(**{side: table[side].str[1:].astype(int) for side in ("user", "item")})
+    numbered.to_csv(tmp_path / "r.csv", index=False)
+    fit(tmp_path / "r.csv", "--factors 2 --epochs 1")
+    folder = tmp_path / "m"
+    one, every = (said("recommend", folder, whom, "--json") for whom in ("--user 3", "--all-users"))
+    assert one["user"] == 3 and one in every
+    for side in ("user", "item"):
+        assert said("similar", folder, f"--{side} 4 --json")[side] == 4
+
+
 def test_without_ratings_nothing_of_them_is_kept(ratings, fit, said, tmp_path):
     command, folder = (ratings, "--factors 2 --epochs 1"), tmp_path / "m"
     assert "with what each user rated, without the ratings" in fit(*command)
