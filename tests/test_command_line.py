@@ -112,13 +112,15 @@ def test_what_a_fit_holds_back_teaches_the_model_nothing(table, fit, tmp_path):
     assert all(map(np.array_equal, kept[0][:-1], kept[1][:-1])) and kept[0][-1] != kept[1][-1]
 
 
-def test_an_evaluation_is_that_of_the_api_and_ranks_no_item_of_the_training_set(model, table, said, tmp_path):
+def test_an_evaluation_is_that_of_the_api_without_ratings_of_the_training_set(model, table, said, tmp_path):
     path = tmp_path / "test.csv"
     unseen = pd.MultiIndex.from_product([sorted(set(table.user)), sorted(set(table.item))], names=["user", "item"])
     unseen = unseen.difference(pd.MultiIndex.from_frame(table[["user", "item"]]))[::3].to_frame(index=False)
-    test = pd.concat([table.sample(60, random_state=1), unseen.assign(rating=3.0)])
-    test.to_csv(path, index=False)
+    test = unseen.assign(rating=3.0)
+    pd.concat([table.sample(60, random_state=1), test]).to_csv(path, index=False)
     found = said("evaluate", model, path, "-k 3 --json")
+    assert found["in_training"] == 60 and found["ratings"] == 60 + len(test)
+    assert "60 ratings are in the training set: errors and rankings leave them out" in said("evaluate", model, path)
     loaded = ALS.load(model + "/model.npz", device="cpu")
     error = loaded.predict(test.user.to_numpy(), test.item.to_numpy()) - test.rating.to_numpy()
     assert found["rmse"] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)

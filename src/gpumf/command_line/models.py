@@ -13,7 +13,6 @@ import numpy as np
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
 from gpumf._util.validation import brief, integer
 from gpumf.command_line.folders import as_text, ids_of, kept, output_folder
-from gpumf.models.checks import NothingHeldOut
 from gpumf.ratings import DataError, Ratings, dataset_names, load_dataset, read_ratings
 
 _K = 10  # length of the lists that held-back ratings judge
@@ -66,10 +65,12 @@ def fit(options: Namespace) -> tuple[dict, str]:
 def evaluate(options: Namespace) -> tuple[dict, str]:
     """Errors and rankings on ratings of users and items that the model knows, and how many it was trained on.
 
-    There are no rankings of a model that was kept without what users rated, nor of ratings that it was trained on.
+    Those are left out where there are others; where there are none, the errors are those of training, and there are
+    no rankings. Nor are there of a model that was kept without what users rated.
     """
     import pandas as pd
 
+    integer("k", options.k, 1)
     model = kept(options.model, options.device)
     given = _read(options.ratings, options, one_user=True)
     known = {side: ids_of(model, side) for side in ("user", "item")}
@@ -84,20 +85,20 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     shape = {f"n_{side}s": len(ids) for side, ids in known.items()}
     test = Ratings(users[both], items[both], given.values[both], name=given.name, **shape)  # type: ignore[arg-type]
     answer: dict[str, float] = {"ratings": test.nnz, "unknown": given.nnz - test.nnz}
+    ranked, note = False, "\nno rankings: the model was kept without what users rated"
     if (seen := model._seen_rows) is not None:
-        cells, trained_on = (of.cells(test.n_items) for of in (test.by_user, seen))
-        answer["in_training"] = int(np.isin(cells, trained_on).sum())
+        cells = test.users * np.int64(test.n_items) + test.items
+        held_out = np.isin(cells, seen.cells(test.n_items), invert=True)
+        answer["in_training"] = test.nnz - int(held_out.sum())
+        if ranked := bool(held_out.any()):
+            test, count = test.select(held_out), answer["in_training"]
+            note = f"\n{count:,} ratings are in the training set: errors and rankings leave them out" if count else ""
+        else:
+            note = f"\nno rankings: all {test.nnz:,} ratings are in the training set, whose items lists leave out"
     if not isinstance(model, ImplicitALS):  # whose errors against a preference of 1 say nothing about lists
         answer |= model.score(test)
-    note = ""
-    if seen is not None:  # else lists would be of what users rated before
-        try:
-            found = model.evaluate_ranking(test, options.k)
-            answer |= {f"{name}@{options.k}": value for name, value in found.items()}
-        except NothingHeldOut:
-            note = f"\nno rankings: all {test.nnz:,} ratings are in the training set, whose items lists leave out"
-    else:
-        note = "\nno rankings: the model was kept without what users rated"
+    if ranked:  # else lists would be of what users rated before
+        answer |= {f"{name}@{options.k}": value for name, value in model.evaluate_ranking(test, options.k).items()}
     return answer, "\n".join(f"{name}\t{value:.6g}" for name, value in answer.items()) + note
 
 
