@@ -1,5 +1,6 @@
 """Several workers learn what one learns."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -200,13 +201,15 @@ def test_divergence_leaves_the_last_finite_epoch(client, sets):
 
 
 def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, sets):
-    train, _ = sets
+    train, test = sets
+    renamed = replace(test, item_ids=np.arange(42)[::-1])
     als, cg = ALS(4, device="cpu"), ALS(4, device="cpu", solver="cg")
     for error, words, call in (
         (TypeError, "not RBM", lambda: fit(RBM(device="cpu"), train, client=client)),
         (TypeError, "not list", lambda: fit(als, [1], client=client)),
         (ValueError, "keep", lambda: fit(als, train, keep="all", client=client)),
         (ValueError, "validation set", lambda: fit(als, train, keep="best", client=client)),
+        (DataError, "position 0 is item 41 here and 0", lambda: fit(als, train, 1, renamed, client=client)),
         (ValueError, "there are 3 workers, not 4", lambda: fit(als, train, workers=4, client=client)),
         (ValueError, "no worker tcp://nobody", lambda: fit(als, train, workers=["tcp://nobody"], client=client)),
         (ValueError, "item_update must be", lambda: fit(als, train, item_update="both", client=client)),

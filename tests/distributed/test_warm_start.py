@@ -8,7 +8,7 @@ import pytest
 
 from gpumf import ALS, SGD, ImplicitALS, NotFittedError
 from gpumf.distributed import fit
-from gpumf.ratings import Ratings
+from gpumf.ratings import DataError, Ratings
 from support import scattered
 
 pytestmark = pytest.mark.slow
@@ -101,6 +101,11 @@ def test_what_cannot_go_on_is_refused(client, sets, tmp_path):
     with pytest.raises(ValueError, match="epochs"):
         go_on(model, train, -1)
     assert model.user_factors is before and model.history is history
+    ids = np.array([f"u{n}" for n in range(train.n_users)], object)
+    model = MODELS["als"]().fit(replace(train, user_ids=ids), 1)
+    with pytest.raises(DataError, match="position 0 is user 'u39' here and 'u0' in the training set"):
+        go_on(model, replace(train, user_ids=ids[::-1]), 1)
+    assert model.user_ids[0] == "u0"
 
 
 def test_a_model_that_workers_trained_learns_from_new_ratings(client, sets):

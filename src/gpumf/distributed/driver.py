@@ -24,6 +24,7 @@ from gpumf.models.checks import DivergedError, check_finite, check_training
 from gpumf.models.factorization import Factorization
 from gpumf.models.sgd import SGD
 from gpumf.models.times import Clock
+from gpumf.ratings.convert import check_ids
 from gpumf.ratings.ratings import Ratings
 
 _Trained = TypeVar("_Trained", bound=Factorization)
@@ -104,7 +105,8 @@ def fit(
     ValueError : no client, no workers, a parameter out of range, a solver that cannot be shared out, a checkpoint of
         another training, warm_start with a folder, a DataFrame, or ratings of another shape than before
     gpumf.NotFittedError : warm_start without a training before
-    gpumf.ratings.DataError : ratings that cannot be used; of a part it names the file and the worker
+    gpumf.ratings.DataError : ratings that cannot be used; of a part it names the file and the worker. `Ratings` with
+        other ids at the same positions than the training set, or than the model that goes on
     DivergedError : as of `Model.fit`; the model keeps the last epoch whose numbers were finite
     TrainingLost : too many faults
     """
@@ -120,8 +122,11 @@ def fit(
     cluster = _Cluster(_client(client), workers)
     _check_model(model, item_update, max_rows)
     if isinstance(train, Ratings):
-        check_training(train, validation if isinstance(validation, Ratings) else None)
-        check_finite(train, validation if isinstance(validation, Ratings) else None)
+        judged = validation if isinstance(validation, Ratings) else None
+        check_training(train, judged)
+        check_finite(train, judged)
+        if judged is not None:
+            check_ids(judged, "validation", train.user_ids, train.item_ids)
         shape, scale = (train.n_users, train.n_items), train.scale
     elif warm_start:
         raise ValueError(
@@ -206,6 +211,7 @@ def _blank(model):
 def _continued(model, job, train):
     """The job that goes on where the model is, and the arrays with which it does."""
     model._check_warm(train)
+    check_ids(train, "train", model.user_ids, model.item_ids)
     known, rows = (model._user_known, model._item_known), model.history.to_dict("records")
     model._go_on_with(train)
     job = replace(job, epochs=rows[-1]["epoch"] + job.epochs, begun=(rows, model.epoch))
