@@ -144,7 +144,7 @@ def test_too_many_faults_are_an_error_and_the_checkpoint_goes_on_later(cluster, 
 
 def test_a_damaged_checkpoint_is_said_to_be_one(tmp_path, ratings):
     path = tmp_path / "checkpoint.npz"
-    assert read(path, model(), ratings) is None
+    assert read(path, model(), {}, EPOCHS) is None
     path.write_bytes(b"PK and nothing more")
     with pytest.raises(ValueError, match="is not a saved model"):
-        read(path, model(), ratings)
+        read(path, model(), {}, EPOCHS)

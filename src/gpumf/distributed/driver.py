@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from gpumf._util.validation import flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
+from gpumf.distributed.checkpoints import digest_of
 from gpumf.distributed.communicator import MailboxPlugin, PeerLost
 from gpumf.distributed.program import Job, train_together
 from gpumf.distributed.sources import Source
@@ -88,7 +89,8 @@ def fit(
     shape : (users, items), where the ids of a folder or a DataFrame are positions already
     scale : (lowest, highest) possible rating of a folder or a DataFrame
     checkpoint : path of a file that all workers see. Written whole or not at all every so many epochs and removed at
-        the end; where it is there already, of the same model and ratings, training goes on from it
+        the end. Where it is there already, training goes on from it, which has to be the same but for its epochs, of
+        which there may be more: the same model, ratings, validation set, `keep` and start
     every : int, epochs between two checkpoints
     attempts : int, how many in a row may come to nothing without a newer checkpoint
     restart_seconds : how long to wait for a lost worker to be started again before going on without it
@@ -145,6 +147,7 @@ def fit(
             model=_blank(model),
             epochs=epochs,
             begun=None,
+            start=None,
             keep=keep,
             stop=stop,
             shape=shape,
@@ -215,7 +218,11 @@ def _continued(model, job, train):
     known, rows = (model._user_known, model._item_known), model.history.to_dict("records")
     model._go_on_with(train)
     job = replace(job, epochs=rows[-1]["epoch"] + job.epochs, begun=(rows, model.epoch))
-    return job, model._continued(train, *known)
+    learned = model._continued(train, *known)
+    if job.checkpoint:
+        judged = model.history[["epoch", "rmse", "mae"]].to_numpy(float)
+        job = replace(job, start=[model.epoch, digest_of((*learned, judged))])
+    return job, learned
 
 
 def _keep(model, outcome, clock, train, ids):

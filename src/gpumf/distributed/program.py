@@ -23,6 +23,7 @@ class Job:
 
     model : without anything learned
     begun : (history, epoch whose parameters the model has) to go on from, or None
+    start : what tells that from others where there is a checkpoint, as of `checkpoints.training`
     unique : check that no pair comes twice
     validated : whether there is a validation set
     """
@@ -30,6 +31,7 @@ class Job:
     model: Any
     epochs: int
     begun: tuple | None
+    start: list | None
     keep: str
     stop: Callable | None
     shape: tuple | None
@@ -72,6 +74,9 @@ class _Training:
         model = self._model
         loaded = sources.load(train, comm.rank, job.shape, job.scale)
         ids, ratings = sources.numbered(comm, loaded, job.shape)
+        held_out = sources.of_known(sources.load(validation, comm.rank), ids) if job.validated else None
+        # Before they are on a device.
+        digests = [one and checkpoints.digest_of_ratings(comm, one) for one in (ratings, held_out) if job.checkpoint]
         if not model._solver_given:
             model._solver = model.choose(ratings)
         ratings = sources.placed(comm, model, ratings)
@@ -81,10 +86,13 @@ class _Training:
         model._set_training(facts)
         self._carrier = stack.enter_context(nccl.carrier(comm, model.device))
         bounds = tuple(balanced_bounds(counts, comm.size) for counts in (facts.user_counts, facts.item_counts))
-        saved = checkpoints.read(job.checkpoint, model, facts) if job.checkpoint else None
+        saved = None
+        if job.checkpoint:
+            self._of = checkpoints.training(model, facts, *digests, job.keep, job.start)
+            saved = checkpoints.read(job.checkpoint, model, self._of, job.epochs)
         arrays, self._rows, self._best = saved or (learned, job.begun[0] if job.begun else [], None)
         self._worker = self._worker_of(arrays, ratings, bounds)
-        self._errors = self._errors_of(validation, bounds) if job.validated else None
+        self._errors = self._errors_of(held_out, bounds) if job.validated else None
         if job.begun and not saved and job.keep == "best":
             # What the model has now may be the best, by this validation set.
             self._best = self._copied(), self._judged(job.begun[1], 0.0)
@@ -117,11 +125,9 @@ class _Training:
         shard = shard_of(self._carrier, model, facts, ratings, bounds, way, job.unique)
         return ALSWorker(self._carrier, model, shard, arrays, bounds, way)
 
-    def _errors_of(self, part, bounds):
+    def _errors_of(self, held_out, bounds):
         """The errors of this worker's users in the validation set; None without one of theirs."""
-        ids = self._facts.user_ids, self._facts.item_ids
-        ratings = sources.of_known(sources.load(part, self._comm.rank), ids)
-        ratings = sources.placed(self._comm, self._model, ratings)
+        ratings = sources.placed(self._comm, self._model, held_out)
         return self._worker.errors(sources.shuffled(self._carrier, ratings, bounds[0]))
 
     def run(self):
@@ -150,7 +156,7 @@ class _Training:
             if job.checkpoint and (epoch + 1) % job.every == 0:
                 arrays = worker.complete()
                 if self._comm.rank == 0:
-                    checkpoints.write(job.checkpoint, self._model, self._facts, arrays, self._rows, self._best)
+                    checkpoints.write(job.checkpoint, self._model, self._of, arrays, self._rows, self._best)
         arrays = worker.complete()
         if self._comm.rank:
             return None
