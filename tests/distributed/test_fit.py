@@ -125,6 +125,16 @@ def test_each_worker_reads_its_part_of_a_folder_of_parquet_files(client, sets, f
         made.recommend(0)
 
 
+def test_a_loaded_model_forgets_what_users_rated_before(client, sets, frames, tmp_path):
+    ALS(4, device="cpu").fit(sets[1], 1).save(tmp_path / "m.npz", seen=True)
+    frames[3].to_parquet(tmp_path / "all.parquet")
+    made = fit(ALS.load(tmp_path / "m.npz", device="cpu"), tmp_path, 1, client=client, workers=2, attempts=1)
+    with pytest.raises(ValueError, match="seen"):
+        made.recommend(0, ids=False)
+    with pytest.raises(ValueError, match="what users rated cannot be saved"):
+        made.save(tmp_path / "again.npz", seen=True)
+
+
 def test_ids_may_be_strings(client, sets, tmp_path):
     train = sets[0]
     frame = pd.DataFrame({"user": [f"u{k}" for k in train.users], "item": [f"i{k}" for k in train.items]})

@@ -231,7 +231,7 @@ def _keep(model, outcome, clock, train, ids):
     ids : (of users, of items) of a model that goes on, which `Ratings` that count positions do not have, or ()
     """
     model._set_training(outcome.facts)
-    model._training = train if isinstance(train, Ratings) else None
+    model._training, model._seen_rows = train if isinstance(train, Ratings) else None, None
     model.user_ids, model.item_ids = outcome.facts.user_ids, outcome.facts.item_ids
     if isinstance(train, Ratings):
         model.user_ids, model.item_ids = train.user_ids, train.item_ids
