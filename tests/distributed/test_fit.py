@@ -135,6 +135,13 @@ def test_a_loaded_model_forgets_what_users_rated_before(client, sets, frames, tm
         made.save(tmp_path / "again.npz", seen=True)
 
 
+def test_workers_without_a_file_leave_what_others_learn_as_it_is(client, frames, tmp_path):
+    frames[3].to_parquet(tmp_path / "all.parquet")
+    one, several = (fit(ALS(4, device="cpu", seed=1), tmp_path, 1, client=client, workers=n) for n in (1, 3))
+    assert several.hyperparameters.regularization == pytest.approx(one.hyperparameters.regularization)
+    assert np.allclose(several.user_factors, one.user_factors, atol=1e-5)
+
+
 def test_ids_may_be_strings(client, sets, tmp_path):
     train = sets[0]
     frame = pd.DataFrame({"user": [f"u{k}" for k in train.users], "item": [f"i{k}" for k in train.items]})

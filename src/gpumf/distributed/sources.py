@@ -312,6 +312,6 @@ class Parts:
     def _sums(self, side, *values):
         """The sums of each row's values, float64 (len(values), rows)."""
         rows, n = self._sides[side], len(self.counts[side])
-        sums = np.array([np.bincount(rows, of, n) for of in values])
+        sums = np.array([np.bincount(rows, of, n) for of in values], np.float64)  # without ratings it counts integers
         self._comm.all_reduce(sums)
         return sums
