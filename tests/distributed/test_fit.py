@@ -1,6 +1,7 @@
 """Several workers learn what one learns."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -122,7 +123,26 @@ def test_each_worker_reads_its_part_of_a_folder_of_parquet_files(client, sets, f
         assert np.allclose(made.user_factors, one.user_factors, atol=1e-5)
         assert np.allclose(made.history.rmse, one.history.rmse, atol=1e-5)
     with pytest.raises(ValueError, match="seen"):
-        made.recommend(0)
+        made.recommend(whole.user_ids[0])
+
+
+def test_models_speak_of_users_and_items_as_after_model_fit(client, sets, frames, tmp_path):
+    frames[3].to_parquet(tmp_path / "all.parquet")
+    new, train = Ratings.from_pandas(frames[3]), partial(fit, epochs=1, client=client, workers=2, attempts=1)
+    for data, shape, told in ((new, None, new), (tmp_path, None, frames[3]), (tmp_path, (500, 100), sets[0])):
+        for before in (
+            ALS(4, device="cpu"),
+            ALS(4, device="cpu").fit(frames[4], 1),
+            ALS(4, device="cpu").fit(new, 1),
+        ):
+            made, one = train(before, data, shape=shape), ALS(4, device="cpu").fit(told, 1)
+            assert made.ids is one.ids
+            if shape is None:
+                assert np.array_equal(made.user_ids, one.user_ids) and np.array_equal(made.item_ids, one.item_ids)
+            else:
+                assert made.user_ids is made.item_ids is None
+    named = ALS(4, device="cpu").fit(frames[3], 1)
+    assert train(named, Ratings.from_pandas(frames[3]), warm_start=True).ids
 
 
 def test_a_loaded_model_forgets_what_users_rated_before(client, sets, frames, tmp_path):

@@ -75,7 +75,8 @@ def fit(
     model : ALS, ImplicitALS or SGD, whose device is that of all workers
     train : Ratings, on the host or a device; the path of a folder of Parquet files with the columns user, item and
         rating, which every worker reads its part of; or a Dask DataFrame with these columns. Ids are integers or
-        strings, each pair comes once. The fitted model has them as `user_ids` and `item_ids`, by position
+        strings, each pair comes once. The fitted model has them as `user_ids` and `item_ids`, by position, and
+        speaks of users and items as after `Model.fit`: by ids after a folder or a DataFrame without `shape`
     epochs : int from 0, in all; with warm_start, how many to add
     validation : as train; its users and items have to be in the training set
     client : `distributed.Client`; by default the current one
@@ -163,6 +164,7 @@ def fit(
             job, learned = _continued(model, job, train)
             ids = model.user_ids, model.item_ids
         outcome = _trained(cluster, job, (*sources, learned), clock, attempts, restart_seconds, timeout)
+        model.ids = shape is None or (warm_start and model.ids)
         _keep(model, outcome, clock, train, ids)
     if job.checkpoint:
         Path(job.checkpoint).unlink(missing_ok=True)
@@ -231,11 +233,9 @@ def _keep(model, outcome, clock, train, ids):
     ids : (of users, of items) of a model that goes on, which `Ratings` that count positions do not have, or ()
     """
     model._set_training(outcome.facts)
-    model._training, model._seen_rows = train if isinstance(train, Ratings) else None, None
-    model.user_ids, model.item_ids = outcome.facts.user_ids, outcome.facts.item_ids
+    model._training, model._seen_rows = None, None
     if isinstance(train, Ratings):
-        model.user_ids, model.item_ids = train.user_ids, train.item_ids
-    if any(known is not None for known in ids):
+        model._training = train
         model._keep_ids(train, *ids)
     model._solver = outcome.solver
     for phase, seconds in outcome.seconds.items():
