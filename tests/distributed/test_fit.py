@@ -237,7 +237,7 @@ def test_divergence_leaves_the_last_finite_epoch(client, sets):
     assert model.epoch == raised.value.epoch - 1 and np.isfinite(model.user_factors).all()
 
 
-def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, sets):
+def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, addresses, sets):
     train, test = sets
     renamed = replace(test, item_ids=np.arange(42)[::-1])
     als, cg = ALS(4, device="cpu"), ALS(4, device="cpu", solver="cg")
@@ -249,6 +249,8 @@ def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, sets)
         (DataError, "position 0 is item 41 here and 0", lambda: fit(als, train, 1, renamed, client=client)),
         (ValueError, "there are 3 workers, not 4", lambda: fit(als, train, workers=4, client=client)),
         (ValueError, "no worker tcp://nobody", lambda: fit(als, train, workers=["tcp://nobody"], client=client)),
+        (ValueError, "one or more, each once", lambda: fit(als, train, workers=addresses[:1] * 2, client=client)),
+        (ValueError, r"each once, not \[\]", lambda: fit(als, train, workers=[], client=client)),
         (ValueError, "item_update must be", lambda: fit(als, train, item_update="both", client=client)),
         (ValueError, "whose equations add up", lambda: fit(cg, train, item_update="reduce", client=client)),
         (ValueError, "round a ring", lambda: fit(SGD(4, device="cpu"), train, item_update="gather", client=client)),

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gpumf._util.validation import flag, integer, number
+from gpumf._util.validation import brief, flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
 from gpumf.distributed.checkpoints import digest_of
@@ -251,6 +251,8 @@ class _Cluster:
         if isinstance(workers, list | tuple):
             if missing := sorted(set(workers) - set(self._at_first)):
                 raise ValueError(f"the client's scheduler has no worker {', '.join(missing)}")
+            if not workers or len(set(workers)) < len(workers):
+                raise ValueError(f"workers must name one or more, each once, not {brief(workers)}")
             self._preferred = list(workers)
         else:
             if not self._at_first:
