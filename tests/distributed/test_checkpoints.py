@@ -96,6 +96,15 @@ def test_more_epochs_go_on_and_fewer_are_refused(trained, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def test_a_path_that_cannot_be_written_is_refused_before_training(client, sets, tmp_path):
+    (tmp_path / "file").touch()
+    for path, error in ((tmp_path / "none/c", FileNotFoundError), (tmp_path / "file/c", NotADirectoryError)):
+        with pytest.raises(error, match=str(path)):
+            fit(model(), sets[0], 3, client=client, checkpoint=path, every=4, attempts=1)
+    fit(model(), sets[0], 3, client=client, checkpoint=tmp_path / "c", every=4, attempts=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 class Parts:
     """The communicator of one of some workers, whose sums are all that is asked for."""
 

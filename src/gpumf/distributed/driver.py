@@ -110,6 +110,7 @@ def fit(
     gpumf.NotFittedError : warm_start without a training before
     gpumf.ratings.DataError : ratings that cannot be used; of a part it names the file and the worker. `Ratings` with
         other ids at the same positions than the training set, or than the model that goes on
+    OSError : the checkpoint cannot be written, which is tried before training
     DivergedError : as of `Model.fit`; the model keeps the last epoch whose numbers were finite
     TrainingLost : too many faults
     """

@@ -72,6 +72,8 @@ class _Training:
         started = time.perf_counter()
         self._comm, self._job, self._model = comm, job, job.model
         model = self._model
+        if job.checkpoint and comm.rank == 0:
+            checkpoints.check_writable(job.checkpoint)
         loaded = sources.load(train, comm.rank, job.shape, job.scale)
         ids, ratings = sources.numbered(comm, loaded, job.shape)
         held_out = sources.of_known(sources.load(validation, comm.rank), ids) if job.validated else None
