@@ -65,6 +65,22 @@ def test_what_is_read_lies_in_the_shape_and_on_the_scale():
     assert list(map(len, ids)) == [3, 2] and placed.users.tolist() == [0, 2] and placed.users.dtype == np.int32
 
 
+def test_ids_beyond_64_bits_with_a_sign_are_told_apart():
+    large = np.array([2**63 + 1, 2**63 + 2], np.uint64)
+    frames = [
+        pd.DataFrame({"user": users, "item": ["a", "b"], "rating": [1.0, 5.0]})
+        for users in (np.array([2**53, 2**53 + 1]), large)
+    ]
+    ids, placed = sources.numbered(Alone(), sources.load(frames, 0), None)
+    assert ids[0].tolist() == [2**53, 2**53 + 1, 2**63 + 1, 2**63 + 2] and placed.users.tolist() == [0, 1, 2, 3]
+    placed = sources.of_known(sources.load(frames[::-1], 0), ids)
+    assert placed.users.tolist() == [2, 3, 0, 1]
+    text = frames[0].assign(user=["u", "v"])
+    for parts in ([frames[0], text], [text, frames[1]]):
+        with pytest.raises(DataError, match="user ids are integers in some parts and strings in others"):
+            sources.numbered(Alone(), sources.load(parts, 0), None)
+
+
 def test_positions_follow_known_ids_and_only_ids_that_rate_have_to_be_known():
     given = Ratings(
         [2, 0], [0, 1], [4.0, 3.0], 3, 2, user_ids=np.array([5, 7, 9]), item_ids=np.array(["a", "b"], object)

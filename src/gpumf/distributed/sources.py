@@ -180,12 +180,15 @@ def load(pieces, worker, shape=None, scale=None):
     return loaded
 
 
-def all_ids(comm, ids, side):
-    """The distinct ids of all workers, ascending; DataError where some are strings and some integers."""
-    every = [some for some in comm.all_gather_object(np.unique(ids)) if len(some)]
-    if len({some.dtype == object for some in every}) > 1:
+def distinct(parts, side):
+    """The distinct ids of some arrays, ascending; DataError where some are strings and some integers."""
+    parts = [ids for ids in parts if len(ids)] or [np.empty(0, np.int64)]
+    kinds = {ids.dtype.kind for ids in parts}
+    if len(kinds) > 1 and "O" in kinds:
         raise DataError(f"{side} ids are integers in some parts and strings in others; give all as one of them")
-    return np.unique(np.concatenate(every))
+    # NumPy makes float64 of int64 and uint64 together; none is negative.
+    wide = np.uint64 if len(kinds) > 1 else None
+    return np.unique(np.concatenate(parts, dtype=wide, casting="unsafe"))
 
 
 def numbered(comm, loaded, shape):
@@ -198,9 +201,8 @@ def numbered(comm, loaded, shape):
     if shape is not None:
         ids = tuple(map(np.arange, shape))
     else:
-        empty = np.empty(0, np.int64)
         ids = tuple(
-            all_ids(comm, np.concatenate([getattr(part, f"{side}_ids") for part in loaded] or [empty]), side)
+            distinct(comm.all_gather_object(distinct([getattr(part, f"{side}_ids") for part in loaded], side)), side)
             for side in ("user", "item")
         )
     return ids, of_known(loaded, ids)
