@@ -168,6 +168,9 @@ def test_ids_may_be_strings(client, sets, tmp_path):
     frame.assign(rating=train.values).to_parquet(tmp_path / "all.parquet")
     made = fit(ALS(4, device="cpu"), tmp_path, 1, client=client, workers=2, attempts=1)
     assert list(made.user_ids) == sorted(set(frame.user)) and len(made.item_factors) == frame.item.nunique()
+    frame.assign(user=" " + frame.user, rating=train.values)[-1:].to_parquet(tmp_path / "blank.parquet")
+    with pytest.raises(DataError, match="more than once"):
+        fit(ALS(4, device="cpu"), tmp_path, 1, client=client, workers=2)
 
 
 def test_a_dask_dataframe_is_trained_on(client, sets, frames):

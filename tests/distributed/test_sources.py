@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpumf import ALS
+from gpumf import ALS, read_ratings
 from gpumf.distributed import sources
 from gpumf.ratings import DataError, DeviceRatings, Ratings
 
@@ -79,6 +79,20 @@ def test_ids_beyond_64_bits_with_a_sign_are_told_apart():
     for parts in ([frames[0], text], [text, frames[1]]):
         with pytest.raises(DataError, match="user ids are integers in some parts and strings in others"):
             sources.numbered(Alone(), sources.load(parts, 0), None)
+
+
+def test_blanks_around_ids_of_files_are_left_out_as_read_ratings_does(tmp_path):
+    file = tmp_path / "all.parquet"
+    frame = pd.DataFrame({"user": [" u0", "u0", "u1\t"], "item": ["b", " a", "a"], "rating": [1.0, 2.0, 3.0]})
+    frame.to_parquet(file)
+    ids, placed = sources.numbered(Alone(), sources.load([str(file)], 0), None)
+    whole = read_ratings(file)
+    for side, found in zip(("user", "item"), ids, strict=True):
+        assert found.tolist() == getattr(whole, f"{side}_ids").tolist()
+        assert np.array_equal(getattr(placed, f"{side}s"), getattr(whole, f"{side}s"))
+    frame.assign(item=["b", "a", " "]).to_parquet(file)
+    with pytest.raises(DataError, match=r"all.parquet \(read by worker 0\), row 2: the item id is missing"):
+        sources.load([str(file)], 0)
 
 
 def test_positions_follow_known_ids_and_only_ids_that_rate_have_to_be_known():

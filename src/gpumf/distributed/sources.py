@@ -163,21 +163,38 @@ def load(pieces, worker, shape=None, scale=None):
     DataError : as of `Ratings.from_arrays`; it names the file, or the partition, and the worker
     """
     loaded = []
-    for k, piece in enumerate(pieces):
-        if isinstance(piece, Ratings) or callable(piece):
-            loaded.append(piece() if callable(piece) else piece)
+    for k, given in enumerate(pieces):
+        if isinstance(given, Ratings) or callable(given):
+            loaded.append(given() if callable(given) else given)
             continue
+        piece = given
         where = f"partition {k} of those of worker {worker}"
-        if isinstance(piece, str):
-            where = f"{piece} (read by worker {worker})"
+        if isinstance(given, str):
+            where = f"{given} (read by worker {worker})"
             try:
-                piece = pd.read_parquet(piece, columns=list(_COLUMNS))
+                piece = pd.read_parquet(given, columns=list(_COLUMNS))
             except Exception as error:  # what a damaged file makes of Arrow is not bounded by its documentation
                 raise DataError(f"{where}: {error}") from error
         if len(piece):
             checks = {"shape": shape, "scale": scale, "one_user": True, "name": where}
-            loaded.append(Ratings.from_pandas(piece, locate=partial("{}, row {}".format, where), **checks))
+            ratings = Ratings.from_pandas(piece, locate=partial("{}, row {}".format, where), **checks)
+            loaded.append(_trimmed(ratings) if isinstance(given, str) else ratings)
     return loaded
+
+
+def _trimmed(ratings):
+    """The ratings of a file, whose ids have no blanks around them, as of `read_ratings`: some may come twice then."""
+    trimmed = {}
+    for side in ("user", "item"):
+        ids = getattr(ratings, f"{side}_ids")
+        if ids.dtype == object:
+            trimmed[f"{side}_ids"] = names = np.array([one.strip() for one in ids.tolist()], object)
+            if (blank := names == "").any():
+                row = int(blank[getattr(ratings, f"{side}s")].argmax())
+                raise DataError(
+                    f"{ratings.name}, row {row}: the {side} id is missing; fill it in or remove the rating"
+                )
+    return replace(ratings, **trimmed) if trimmed else ratings
 
 
 def distinct(parts, side):
