@@ -240,6 +240,28 @@ def test_divergence_leaves_the_last_finite_epoch(client, sets):
     assert model.epoch == raised.value.epoch - 1 and np.isfinite(model.user_factors).all()
 
 
+def test_positions_and_ids_go_together_only_where_ids_are_positions(client, sets, frames, tmp_path):
+    train, named = (
+        partial(fit, ALS(4, device="cpu"), epochs=1, client=client, attempts=1),
+        Ratings.from_pandas(frames[3]),
+    )
+    frames[3].to_parquet(tmp_path / "all.parquet")
+    for data, validation in ((named, tmp_path), (tmp_path, named), (tmp_path, sets[1])):
+        with pytest.raises(ValueError, match="give both as Ratings, or neither"):
+            train(data, validation=validation)
+    frame = pd.DataFrame({"user": sets[1].users, "item": sets[1].items, "rating": sets[1].values})
+    frame.to_parquet(tmp_path / "all.parquet")
+    by_position = [
+        train(*given, **more).history.rmse.tolist()
+        for given, more in (
+            ((sets[1],), {"validation": sets[1]}),
+            ((sets[1],), {"validation": tmp_path}),
+            ((tmp_path,), {"validation": sets[1], "shape": (63, 42), "scale": (1, 5)}),
+        )
+    ]
+    assert np.allclose(by_position, by_position[0], atol=1e-5)
+
+
 def test_what_cannot_be_shared_out_is_said_before_anything_is_sent(client, addresses, sets):
     train, test = sets
     renamed = replace(test, item_ids=np.arange(42)[::-1])

@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from gpumf._util.validation import brief, flag, integer, number
 from gpumf.distributed import sgd
 from gpumf.distributed.als import way_of
@@ -78,7 +80,8 @@ def fit(
         strings, each pair comes once. The fitted model has them as `user_ids` and `item_ids`, by position, and
         speaks of users and items as after `Model.fit`: by ids after a folder or a DataFrame without `shape`
     epochs : int from 0, in all; with warm_start, how many to add
-    validation : as train; its users and items have to be in the training set
+    validation : as train; its users and items have to be in the training set. `Ratings` go with a folder or a
+        DataFrame only where ids are positions
     client : `distributed.Client`; by default the current one
     workers : int, how many, or a list of their addresses; by default all
     keep, stop : as of `Model.fit`; `stop` is called on one of the workers
@@ -136,6 +139,7 @@ def fit(
         raise ValueError(
             "warm_start needs Ratings: who has which position in a folder or a DataFrame is not known before"
         )
+    _check_named_alike(train, validation, shape)
     sources = Source(train, "train"), None if validation is None else Source(validation, "validation")
     epochs, every = integer("epochs", epochs, 0), integer("every", every, 1)
     with model._as_before_if_it_fails(), ExitStack() as stack:
@@ -203,6 +207,19 @@ def _check_model(model, item_update, max_rows):
     if not model._solver_given:
         chosen.solver = model.choose(None)
     way_of(chosen, item_update, 1, 1, 1)
+
+
+def _check_named_alike(train, validation, shape):
+    """Raise ValueError where one set counts positions and the other names ids, unless these are positions, too."""
+    counted = [ratings for ratings in (train, validation) if isinstance(ratings, Ratings)]
+    if validation is None or len(counted) != 1:
+        return
+    ids = counted[0].user_ids, counted[0].item_ids
+    if shape is None or not all(np.array_equal(side, np.arange(len(side))) for side in ids):
+        raise ValueError(
+            "of train and validation one is Ratings, which count positions, and one names users and items by ids; "
+            "give both as Ratings, or neither"
+        )
 
 
 def _blank(model):
