@@ -120,6 +120,14 @@ def test_quotes_are_read_in_parts_unless_lines_end_in_them(tmp_path, small_parts
         assert (small_parts[-1] > 1) == in_parts and ratings.nnz == 60_000 and ratings.n_users == 50
 
 
+@pytest.mark.parametrize("header", ["", "\n", '"\r",'])
+def test_lines_may_end_in_cr_before_others_in_lf(tmp_path, small_parts, header):
+    rows = [f"{',' * header.count(',')}{k % 50},{k // 50},{k % 5}" for k in range(1_000)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\r".join([f"{header}user,item,rating", *rows[:700], "\n".join(rows[700:])]), newline="")
+    assert read_ratings(path).values.tolist() == [k % 5 for k in range(1_000)]
+
+
 @pytest.mark.parametrize("size", [2**20, 2**45])
 def test_pairs_that_come_twice_are_found_wherever_they_are(monkeypatch, size):
     monkeypatch.setattr(columns, "_PIECE", 100)

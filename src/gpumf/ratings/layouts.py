@@ -17,6 +17,7 @@ from gpumf.ratings.files import of_extra
 
 _POINTED = re.compile(r"-?[0-9]+\.0+")
 """A whole number with a point."""
+_LINE_END = re.compile(r"\r\n?|\n")
 _WITHOUT = ", or rating=None where there are no ratings"
 
 
@@ -92,7 +93,7 @@ class Delimited:
                 raise DataError(
                     f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}"
                 )
-        return names, number + sum(name.count("\n") for name in names)
+        return names, number + sum(len(_LINE_END.findall(name)) for name in names)
 
     def _ids_of_blocks(self, file, openings, n_ratings):
         """The id that each rating's block opens with, int64 (n_ratings,)."""

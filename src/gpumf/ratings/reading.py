@@ -124,8 +124,6 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
                 options.block_size = len(data) + 1
                 if header_lines and b'"' in data and not _lines_are_whole(data):
                     raise _Quoted
-                if not data.split(b"\n", options.skip_rows)[-1].strip(b"\r\n"):
-                    return []
             with file.stream() if whole else pa.BufferReader(data) as opened:
                 table = csv.read_csv(opened, options, parse, convert)
             arrays = {name: table[name].unify_dictionaries().combine_chunks() for name in table.column_names}
