@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from csv import reader
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,6 +127,24 @@ def test_lines_may_end_in_cr_before_others_in_lf(tmp_path, small_parts, header):
     path = tmp_path / "mine.csv"
     path.write_text("\r".join([f"{header}user,item,rating", *rows[:700], "\n".join(rows[700:])]), newline="")
     assert read_ratings(path).values.tolist() == [k % 5 for k in range(1_000)]
+
+
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_quotes_mean_what_they_mean_to_csv(tmp_path, small_parts, monkeypatch, header, seed):
+    rng, path = np.random.default_rng(seed), tmp_path / "mine.csv"
+    notes = ["", "ab", 'a"b', 'a"', '"a\nb"', '"\r"', '"a,b"', '"a""\nb"', '""', '"a"b', '"\n"""']
+    for _ in range(40):
+        end = rng.choice(["\n", "\r\n", "\r"])
+        rows = [",".join([*rng.choice(notes, 2), f'u{k % 7},"{k // 7}",{k % 5}']) for k in range(60)]
+        path.write_text(end.join(['"b",c,user,item,rating'] * header + rows), newline="")
+        monkeypatch.setattr(reading, "_BYTES", int(rng.integers(30, 300)))
+        monkeypatch.setattr(reading, "_BYTES_OF_STRINGS", int(rng.integers(30, 300)))
+        with path.open(newline="") as file:
+            wanted = [(user, int(item), float(rating)) for *_, user, item, rating in list(reader(file))[header:]]
+        found = read_ratings(path, **{} if header else {"user": 2, "item": 3, "rating": 4, "header": False})
+        columns = found.user_ids[found.users], found.item_ids[found.items], found.values
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted
 
 
 @pytest.mark.parametrize("size", [2**20, 2**45])

@@ -1,5 +1,6 @@
 """From large files to columns: parts of a file on all threads, each made small before the next is read."""
 
+from codecs import BOM_UTF8
 from collections import defaultdict
 from threading import local
 
@@ -122,7 +123,7 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
             if not whole:
                 data = file.read(bounds[k], bounds[k + 1])
                 options.block_size = len(data) + 1
-                if header_lines and b'"' in data and not _lines_are_whole(data):
+                if b'"' in data and not _lines_are_whole(data, delimiter):
                     raise _Quoted
             with file.stream() if whole else pa.BufferReader(data) as opened:
                 table = csv.read_csv(opened, options, parse, convert)
@@ -140,12 +141,18 @@ def text(file, names, header_lines, delimiter, ids, rating, integers, block=None
         openings.clear()
 
 
-def _lines_are_whole(data):
-    """Whether no line of these bytes ends between quotes."""
+def _lines_are_whole(data, delimiter):
+    """Whether no line of these bytes ends between quotes; False also where a quote that should open is in a field.
+
+    There it is text, and neither opens nor closes: counting quotes does not tell which lines end in between.
+    """
     letters = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(letters == ord('"'))
     before = np.searchsorted(quotes, np.flatnonzero(letters == ord("\n")))
-    return not (np.append(before, len(quotes)) % 2).any()
+    opening = quotes[::2]
+    opening = opening[opening > (len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0)]
+    starts = np.isin(letters[opening - 1], list(f'"\r\n{delimiter}'.encode()))  # of fields, or of an escaped quote
+    return starts.all() and not (np.append(before, len(quotes)) % 2).any()
 
 
 def _line_bounds(file, part):
