@@ -207,6 +207,14 @@ def test_mapped_ratings_are_no_copies(tmp_path, how):
     assert map_ratings(tmp_path / "mine", n_items=9).n_items == 9
 
 
+def test_a_pipe_in_a_folder_is_not_mapped(tmp_path):
+    folder = saved(tmp_path / "mine", ARRAYS, "npy")
+    (folder / "item.npy").unlink()
+    os.mkfifo(folder / "item.npy")
+    with pytest.raises(DataError, match=r"mine: item\.npy is a pipe, a device or a folder; it needs user\.npy"):
+        map_ratings(folder)
+
+
 def test_integers_of_all_lengths_are_read_at_the_first_try(tmp_path, small_parts):
     ids = [0, 9, 10, 99, 100, 10**9, 10**18 - 1, 10**18]
     path = tmp_path / "mine.csv"

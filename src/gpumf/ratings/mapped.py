@@ -65,8 +65,11 @@ def map_ratings(
 
 
 def _of_folder(path):
+    found = [path / f"{name}.npy" for name in _COLUMNS]
     try:
-        return [np.load(path / f"{name}.npy", mmap_mode="r") for name in _COLUMNS]
+        if wrong := next((file.name for file in found if file.exists() and not file.is_file()), None):
+            raise ValueError(f"{wrong} is a pipe, a device or a folder")
+        return [np.load(file, mmap_mode="r") for file in found]
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {error}; it needs {', '.join(f'{name}.npy' for name in _COLUMNS)}") from error
 
