@@ -65,6 +65,24 @@ def test_numbers_are_the_same_ids_as_their_words_in_another_file(tmp_path):
     assert read_ratings(tmp_path).user_ids.tolist() == ["2", "2.0", "3.0", "ann", "bob"]
 
 
+def of_users(path, ids):
+    pd.DataFrame({"user": ids, "item": 7, "rating": np.arange(len(ids), dtype=np.int8)}).to_parquet(path)
+
+
+@pytest.mark.parametrize("others", [np.array([1, 2**62 + 1]), np.array([1.0, 2.0]), np.array([])])
+def test_ids_of_64_bits_are_exact_whatever_other_files_have(tmp_path, others):
+    of_users(tmp_path / "a.parquet", np.array([3, 2**63 + 5], np.uint64))
+    of_users(tmp_path / "b.parquet", others)
+    assert read_ratings(tmp_path).user_ids.tolist() == sorted([3, 2**63 + 5, *map(int, others)])
+
+
+def test_negative_ids_beside_those_beyond_63_bits_are_named(tmp_path):
+    of_users(tmp_path / "a.parquet", np.array([3, 2**63 + 5], np.uint64))
+    of_users(tmp_path / "b.parquet", np.array([1, -2]))
+    with pytest.raises(DataError, match=r"b\.parquet, row 1: negative user id -2"):
+        read_ratings(tmp_path)
+
+
 def test_standard_input(monkeypatch):
     for content in (FRAME.to_csv(index=False).encode(), gzip.compress(FRAME.to_csv(index=False).encode())):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

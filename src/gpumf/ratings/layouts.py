@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpumf.ratings import reading
-from gpumf.ratings.checks import DataError
+from gpumf.ratings.checks import DataError, plain_ids
 from gpumf.ratings.columns import Coded
 from gpumf.ratings.files import of_extra
 
@@ -386,15 +386,22 @@ def stacked(parts):
         which = int(np.searchsorted(ends, k, side="right"))
         return parts[which].locate(k - (ends[which - 1] if which else 0))
 
-    columns = [_joined([part[i] for part in parts]) for i in range(3 if parts[0].values is not None else 2)]
-    return Columns(*columns, *[None] * (3 - len(columns)), locate)
+    users, items, values = zip(*(part[:3] for part in parts), strict=True)
+    return Columns(_joined(users), _joined(items), None if values[0] is None else np.concatenate(values), locate)
 
 
 def _joined(columns):
-    """Columns of several files as one; ids are strings in all where they are in one: numbers as `_written`."""
+    """Ids of several files as one column, strings in all where they are in one: numbers as `_written`."""
     columns = list(map(_decoded, columns))
     if not any(isinstance(column, Coded) for column in columns):
-        return np.concatenate(columns)
+        # Exact also where files differ: NumPy makes float64 of integers with floats, and of int64 with uint64.
+        columns = [plain_ids(column)[0] for column in columns if len(column)] or columns
+        if {column.dtype.kind for column in columns} != {"i", "u"}:
+            return np.concatenate(columns)
+        if all(column.min() >= 0 for column in columns):
+            return np.concatenate(columns, dtype=np.uint64, casting="unsafe")
+        # Refused for the negative ids: those beyond int64 need not differ.
+        return np.concatenate([np.minimum(column, np.iinfo(np.int64).max).astype(np.int64) for column in columns])
     plain = [
         np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
         for column in columns
