@@ -168,6 +168,11 @@ def test_parquet_columns_of_every_type(tmp_path, change):
     assert as_pairs(read_ratings(tmp_path / "mine.parquet")) == TABLE_PAIRS
 
 
+def test_large_integers_may_come_as_floats(tmp_path):
+    pd.DataFrame({"user": [2.0**25, 2.0**26], "item": [3, 3], "rating": [1, 2]}).to_parquet(tmp_path / "mine.parquet")
+    assert read_ratings(tmp_path / "mine.parquet").user_ids.tolist() == [2**25, 2**26]
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -48,7 +48,9 @@ class _Columns:
             elif name != self._rating and array.null_count and pa.types.is_integer(array.type):
                 raise _Named(name)
             else:
-                result[name] = narrowed(array.to_numpy(zero_copy_only=False))
+                numbers = array.to_numpy(zero_copy_only=False)
+                # Ids beyond 2**24 stay float64: of float32 they would not be known for integers.
+                result[name] = numbers if name in self._ids and numbers.dtype == np.float64 else narrowed(numbers)
         return result
 
     def whole(self, parts):
