@@ -1,8 +1,10 @@
 """Any table of ratings, in text or Parquet, packed or not: read right, or refused with a reason."""
 
+import gc
 import gzip
 import lzma
 import struct
+import warnings
 import zipfile
 from decimal import Decimal
 
@@ -166,6 +168,19 @@ def test_parquet_columns_of_every_type(tmp_path, change):
     frame = pd.DataFrame({"user": [7, 8, 8], "item": [10, 10, 11], "rating": [4, 2.5, 1]})
     frame.assign(**change).to_parquet(tmp_path / "mine.parquet")
     assert as_pairs(read_ratings(tmp_path / "mine.parquet")) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize("pack", [None, "gzip"])
+@pytest.mark.parametrize("delimiter", [None, ","])
+def test_no_file_is_left_open(tmp_path, pack, delimiter):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(packed(TABLE, pack) if pack else TABLE.encode())
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        read_ratings(path, delimiter=delimiter)
+        with pytest.raises(DataError, match="off the scale"):
+            read_ratings(path, scale=(1, 3), delimiter=delimiter)
+        gc.collect()
+    assert not [warning for warning in caught if warning.category is ResourceWarning]
 
 
 def test_large_integers_may_come_as_floats(tmp_path):

@@ -156,21 +156,23 @@ class DataFile:
 
     def lines(self):
         """Yield (line number from 1, text) of the lines that are not blank."""
-        for number, line in enumerate(self._text(None), start=1):
-            if line.strip():
-                yield number, line.rstrip("\n")
+        with self._text(None) as text:
+            for number, line in enumerate(text, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\n")
 
     def records(self, delimiter):
         """Yield (number of its first line from 1, fields) of records that are not blank; quotes may span lines."""
-        reader = csv.reader(self._text(""), delimiter=delimiter)
-        number = 1
-        try:
-            for fields in reader:
-                if fields:
-                    yield number, fields
-                number = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(f"{self}, line {number}: {error}; is a quote left open?") from error
+        with self._text("") as text:
+            reader = csv.reader(text, delimiter=delimiter)
+            number = 1
+            try:
+                for fields in reader:
+                    if fields:
+                        yield number, fields
+                    number = reader.line_num + 1
+            except csv.Error as error:
+                raise DataError(f"{self}, line {number}: {error}; is a quote left open?") from error
 
     def _text(self, newline):
         """The lines as str; what is not UTF-8 in them comes as lone surrogates, for messages to show."""
