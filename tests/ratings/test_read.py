@@ -1,5 +1,6 @@
 """Any table of ratings, in text or Parquet, packed or not: read right, or refused with a reason."""
 
+import csv
 import gc
 import gzip
 import lzma
@@ -13,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from gpumf.ratings import DataError, read_ratings
+from gpumf.ratings import DataError, files, read_ratings
 from small_files import archive, as_pairs, write
 
 STRINGS = {("ann", "x"): 4.0, ("bob", "x"): 2.5, ("bob", "07"): -1.0}
@@ -181,6 +182,34 @@ def test_no_file_is_left_open(tmp_path, pack, delimiter):
             read_ratings(path, scale=(1, 3), delimiter=delimiter)
         gc.collect()
     assert not [warning for warning in caught if warning.category is ResourceWarning]
+
+
+@pytest.mark.parametrize("place", ["header", "first row", "last row"])
+def test_fields_may_be_longer_than_csv_takes(tmp_path, place):
+    names, first, *rows, last = (f"{line}," for line in TABLE.splitlines())
+    note = "a long note, " * 20_000
+    lines = {"header": names, "first row": first, "last row": last}
+    text = "\n".join([names, first, *rows, last, ""]).replace(lines[place], f'{lines[place]}"{note}"')
+    path = write(tmp_path / "mine.csv", text)
+    before = csv.field_size_limit()
+    assert as_pairs(read_ratings(path)) == TABLE_PAIRS
+    write(path, text + "9,9,x,\n")
+    with pytest.raises(DataError, match="line 5: rating 'x' is not a number"):
+        read_ratings(path)
+    assert csv.field_size_limit() == before
+
+
+def test_messages_have_room_for_long_fields(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_FIELD", 200_000)
+    for text, message in {
+        TABLE + f"9,9,{'x' * 150_000}\n": r"line 5: rating 'xxx.* is not a number",
+        f'user,item,rating\n1,2,"{"x," * 150_000}\n': r"line 2: field larger than field limit \(200000\); is",
+        f"one,two,{'x,' * 50_000}\n1,2,3\n": "line 1: no column 'user' among",
+        "[" + '{"user": 1, "item": 2, "rating": 3}, ' * 5_000 + "]": "mine.csv is no CSV, but JSON as it seems",
+    }.items():
+        with pytest.raises(DataError, match=message) as caught:
+            read_ratings(write(tmp_path / "mine.csv", text))
+        assert len(str(caught.value)) < 500
 
 
 def test_large_integers_may_come_as_floats(tmp_path):

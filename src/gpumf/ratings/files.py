@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 
 from gpumf._util import paths
-from gpumf._util.forks import cached_property
+from gpumf._util.forks import cached_property, in_children
 from gpumf.ratings.checks import DataError
 
 _ZIP = b"PK"
@@ -32,9 +33,20 @@ PARQUET = b"PAR1"
 """How a Parquet file begins."""
 _OF_RATINGS = re.compile(r"[^.].*\.(csv|tsv|txt|parquet)(\.(gz|bz2|xz|zst|lz4|zip))?", re.IGNORECASE)
 """Names of a folder's files that `read` takes."""
+_FIELD = 1 << 24
+"""Characters of a field of text; csv takes no more than 131,072 unless told otherwise."""
+_LIMIT = Lock()
+"""Held while csv's limit is another."""
 _TIMEOUT = 60  # seconds that a server may be silent
 _HASHED = 1 << 20
 """Bytes at a time."""
+
+
+@in_children
+def _after_fork():
+    """A thread that is no more may have held it."""
+    global _LIMIT
+    _LIMIT = Lock()
 
 
 def data_folders():
@@ -167,16 +179,27 @@ class DataFile:
             reader = csv.reader(text, delimiter=delimiter)
             number = 1
             try:
-                for fields in reader:
+                while (fields := _next(reader)) is not None:
                     if fields:
                         yield number, fields
                     number = reader.line_num + 1
             except csv.Error as error:
-                raise DataError(f"{self}, line {number}: {error}; is a quote left open?") from error
+                raise DataError(f"{self}, line {number}: {error}; is this a CSV file?") from error
 
     def _text(self, newline):
         """The lines as str; what is not UTF-8 in them comes as lone surrogates, for messages to show."""
         return io.TextIOWrapper(self.stream(), encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+
+
+def _next(reader):
+    """The next record of a csv reader, or None; csv's limit of fields, which is the process's, is as before then."""
+    with _LIMIT:
+        before = csv.field_size_limit()
+        csv.field_size_limit(max(before, _FIELD))
+        try:
+            return next(reader, None)
+        finally:
+            csv.field_size_limit(before)
 
 
 def single(path, encoding="utf-8"):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpumf._util.validation import brief
 from gpumf.ratings import reading
 from gpumf.ratings.checks import DataError, plain_ids
 from gpumf.ratings.columns import Coded
@@ -90,8 +91,11 @@ class Delimited:
         for name in (one for one in (self.user, self.item, self.rating) if one is not None):
             if names.count(name) != 1:
                 problem = "several columns" if name in names else "no column"
+                if names[0].startswith(("{", "[")) and name not in names:
+                    raise DataError(f"{file} is no CSV, but JSON as it seems; convert it to CSV or Parquet")
                 raise DataError(
-                    f"{file}, line {number}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}"
+                    f"{file}, line {number}: {problem} {name!r} among {brief(names)}; "
+                    f"name the columns to read{_WITHOUT}"
                 )
         return names, number + sum(len(_LINE_END.findall(name)) for name in names)
 
@@ -137,14 +141,14 @@ class Delimited:
                         pa.array([field.strip(" \t")]).cast(kinds[name])
                 except UnicodeEncodeError:
                     return DataError(
-                        f"{file}, line {number}: {name} {field!r} is not UTF-8; convert the file, or pass "
+                        f"{file}, line {number}: {name} {brief(field)} is not UTF-8; convert the file, or pass "
                         "`encoding` to read_ratings"
                     )
                 except pa.ArrowInvalid:
                     wanted = "a number" if name == self.rating else "an integer of 64 bits"
                     comma = re.fullmatch(r"\s*[+-]?\d*,\d+\s*", field)
                     remedy = "write it with a decimal point" if comma else "correct it"
-                    return DataError(f"{file}, line {number}: {name} {field!r} is not {wanted}; {remedy}")
+                    return DataError(f"{file}, line {number}: {name} {brief(field)} is not {wanted}; {remedy}")
         return None
 
 
