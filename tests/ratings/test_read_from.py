@@ -42,6 +42,18 @@ def test_a_folder_is_read_as_one(tmp_path):
         read_ratings(folder)
 
 
+def test_empty_parts_of_a_folder_are_passed_over(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"")
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(DataError, match=r"a\.csv is empty"):
+        read_ratings(tmp_path)
+    FRAME.to_csv(tmp_path / "b.csv", index=False)
+    same(read_ratings(tmp_path))
+    (tmp_path / "d.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"d\.parquet is empty"):
+        read_ratings(tmp_path)
+
+
 def test_ids_that_are_words_in_one_file_are_words_in_all(tmp_path):
     (tmp_path / "a.csv").write_text("user,item,rating\n1,5,1\n2,5,2\n")
     (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\n2,6,4\n")

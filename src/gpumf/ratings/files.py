@@ -244,7 +244,10 @@ def sources(path, encoding="utf-8"):
     found = [file for file in sorted(path.iterdir()) if _OF_RATINGS.fullmatch(file.name)]
     if not found:
         raise DataError(f"{path} is a folder without CSV, TSV, TXT or Parquet files; give one of its files")
-    return path.resolve().name, [single(file, encoding) for file in found]
+    found = [single(file, encoding) for file in found]
+    # Programs that write in parts leave parts without a row empty; a Parquet file of no bytes was not written.
+    written = [file for file in found if file.size or ".parquet" in file.path.name.lower()]
+    return path.resolve().name, written or found
 
 
 def _fetched(address):
