@@ -122,6 +122,11 @@ def test_zips_that_cannot_be_unpacked(tmp_path, flags, method, message):
         read_ratings(tmp_path / "mine.zip")
 
 
+def test_a_zip_without_files_is_called_empty(tmp_path):
+    with pytest.raises(DataError, match=r"mine\.zip is an empty archive: it holds 0 files; pack it again"):
+        read_ratings(archive(tmp_path / "mine.zip", {}))
+
+
 @pytest.mark.parametrize("start", [0, 4, 40, 400, 0.5, 0.9])
 def test_damaged_parquet(tmp_path, start):
     frame = pd.DataFrame([(u, i, r) for (u, i), r in TABLE_PAIRS.items()] * 40, columns=["user", "item", "rating"])

@@ -219,7 +219,9 @@ def single(path, encoding="utf-8"):
     if not packed:
         return DataFile(path, encoding=encoding)
     members = [name for name in _members(path, "*") if not name.endswith("/") and not name.startswith("__MACOSX/")]
-    if len(members) != 1:
+    if not members:
+        raise DataError(f"{path} is an empty archive: it holds 0 files; pack it again, or give the file itself")
+    if len(members) > 1:
         raise DataError(f"{path} holds {len(members)} files, {', '.join(members[:3])}, ..; unpack it and give one")
     return DataFile(path, members[0], encoding)
 
