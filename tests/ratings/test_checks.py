@@ -38,6 +38,12 @@ def test_ids_of_every_numeric_type(kind):
     assert list(ratings.user_ids) == [10, 20, 30] and ratings.user_ids.dtype.kind in "iu"
 
 
+@pytest.mark.parametrize("ids", [[True, False], np.array([False, True]), np.array([7, True], object)])
+def test_ids_that_are_bools_are_called_so(ids):
+    with pytest.raises(DataError, match=r"row [01]: user id (True|False) is a bool; give all as integers"):
+        make(ids, ids, [1, 2])
+
+
 def test_shape_keeps_empty_rows():
     ratings = make([0, 2, 0], [1, 0, 0], [1, 2, 3], shape=(5, 4))
     assert (ratings.n_users, ratings.n_items) == (5, 4)

@@ -245,7 +245,8 @@ def _no_id(place, side, one):
     """What is said of an id that is none."""
     if not _is_text(one):
         return f"{place}: {side} id {brief(one)} has no UTF-8; correct it"
-    return f"{place}: {side} id {brief(one)} among others; give all as integers of 64 bits or all as strings"
+    what = "is a bool" if isinstance(one, bool | np.bool_) else "among others"
+    return f"{place}: {side} id {brief(one)} {what}; give all as integers of 64 bits or all as strings"
 
 
 def _is_text(one):
