@@ -12,6 +12,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gpumf.ratings import DataError, files, read_ratings
@@ -142,7 +143,7 @@ def test_damaged_parquet(tmp_path, start):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("rating", pd.to_datetime(["2001-01-01"] * 3), "column 'rating' is of type timestamp"),
+        ("rating", pd.to_datetime(["2001-01-01"] * 3), "row 0: ratings of type datetime64"),
         ("user", pd.to_datetime(["2001-01-01"] * 3), "column 'user' is of type timestamp"),
         ("item", [True, False, True], "column 'item' is of type bool"),
         ("rating", [4, 1e39, 1], r"row 1: rating 1e\+39 is beyond the range of 32 bits"),
@@ -174,6 +175,27 @@ def test_parquet_columns_of_every_type(tmp_path, change):
     frame = pd.DataFrame({"user": [7, 8, 8], "item": [10, 10, 11], "rating": [4, 2.5, 1]})
     frame.assign(**change).to_parquet(tmp_path / "mine.parquet")
     assert as_pairs(read_ratings(tmp_path / "mine.parquet")) == TABLE_PAIRS
+
+
+@pytest.mark.parametrize(
+    "kind", [*map(pa.timestamp, ("s", "ms", "us", "ns")), pa.timestamp("us", "Asia/Tokyo"), pa.date32(), pa.date64()]
+)
+def test_times_of_parquet_may_be_dates(tmp_path, kind):
+    seconds = np.array([86_400, 0, 10**5 * 86_400])
+    times = pa.array(seconds).cast(pa.timestamp("s")).cast(kind)
+    table = {"user": [7, 8, 8], "item": [10, 10, 11], "rating": [True, False, True], "when": times}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    ratings = read_ratings(tmp_path / "a.parquet", time="when")
+    assert ratings.times.tolist() == seconds.tolist() and ratings.values.tolist() == [1, 0, 1]
+    pq.write_table(
+        pa.table(table | {"user": [1, 2, 3], "when": times.cast(pa.timestamp("ns"))}), tmp_path / "b.parquet"
+    )
+    assert read_ratings(tmp_path, time="when").times.tolist() == 2 * seconds.tolist()
+    pq.write_table(pa.table(table | {"user": [1, 2, 3], "when": seconds}), tmp_path / "b.parquet")
+    with pytest.raises(
+        DataError, match=r"a\.parquet, row 0: a date where .*b\.parquet, row 0 has none; give dates in"
+    ):
+        read_ratings(tmp_path, time="when")
 
 
 @pytest.mark.parametrize("pack", [None, "gzip"])

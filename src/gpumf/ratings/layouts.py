@@ -178,7 +178,10 @@ def delimited(file, user, item, rating, delimiter=None, header=True):
 
 
 def parquet(file, user, item, rating):
-    """The named columns of a Parquet file; rating is None for implicit feedback."""
+    """The named columns of a Parquet file; rating is None for implicit feedback.
+
+    Where that column has timestamps or dates, so have the values: datetime64, which times may be and ratings not.
+    """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
@@ -196,7 +199,7 @@ def parquet(file, user, item, rating):
                 problem = "several columns" if name in names else "no column"
                 raise DataError(f"{file}: {problem} {name!r} among {names}; name the columns to read{_WITHOUT}")
             kind = schema.field(name).type
-            types[name] = reading.plain_type(kind)
+            types[name] = reading.plain_type(kind, name != rating)
             if types[name] is None:
                 raise DataError(f"{file}: column {name!r} is of type {kind}; give numbers, or ids as strings")
         columns = reading.parquet(opened, types, (user, item), rating)
@@ -390,8 +393,17 @@ def stacked(parts):
         which = int(np.searchsorted(ends, k, side="right"))
         return parts[which].locate(k - (ends[which - 1] if which else 0))
 
-    users, items, values = zip(*(part[:3] for part in parts), strict=True)
-    return Columns(_joined(users), _joined(items), None if values[0] is None else np.concatenate(values), locate)
+    users, items = (_joined([part[i] for part in parts]) for i in range(2))
+    if parts[0].values is None:
+        return Columns(users, items, None, locate)
+    rated = [part for part in parts if len(part.values)] or parts
+    kinds = {part.values.dtype.kind == "M": part for part in rated}
+    if len(kinds) == 2:
+        raise DataError(
+            f"{kinds[True].locate(0)}: a date where {kinds[False].locate(0)} has none; give dates in all files, or "
+            "numbers in all"
+        )
+    return Columns(users, items, np.concatenate([part.values for part in rated]), locate)
 
 
 def _joined(columns):

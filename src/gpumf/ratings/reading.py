@@ -191,8 +191,11 @@ def _integers(name, strings):
     return result
 
 
-def plain_type(kind):
-    """The Arrow type that a column of a Parquet file is read as, numbers or strings; None of any other."""
+def plain_type(kind, is_id):
+    """The Arrow type that a column of a Parquet file is read as, numbers, dates or strings; None of any other.
+
+    is_id : whether it has ids, which are neither dates nor bools
+    """
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -200,6 +203,10 @@ def plain_type(kind):
         return kind
     if pa.types.is_decimal(kind):
         return pa.float64()
+    if not is_id and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return kind
+    if not is_id and pa.types.is_boolean(kind):
+        return pa.uint8()
     return pa.string() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
