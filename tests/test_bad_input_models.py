@@ -9,7 +9,7 @@ from scipy.stats import uniform
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, cross_validate, search
 from gpumf.backends import DeviceError
 from gpumf.models import export_factors
-from gpumf.ratings import Ratings
+from gpumf.ratings import DataError, Ratings
 from gpumf.solvers import schedules
 from refusals import assert_as_before, refused, state, table
 
@@ -333,15 +333,13 @@ USE = {
     "cross-validate a word": (
         "als", lambda m: cross_validate("als", TRAIN), TypeError, "model must be one of gpumf, .*not str"),
     "cross-validate nothing": ("als", lambda m: cross_validate(m, []), ValueError, "no splits"),
-    "cross-validate a pair": (
-        "als", lambda m: cross_validate(m, (TRAIN, TRAIN)), TypeError, "list of pairs .*not tuple of Ratings"),
+    "cross-validate a list": (
+        "als", lambda m: cross_validate(m, [TRAIN, TRAIN]), TypeError, "list of pairs .*not list of Ratings"),
     "cross-validate a number": ("als", lambda m: cross_validate(m, 5), TypeError, "must be Ratings.*not int"),
-    "cross-validate a frame": (
-        "als", lambda m: cross_validate(m, FRAME), TypeError, "be Ratings.*not DataFrame; .*Ratings.from_pandas"),
     "cross-validate a frame with columns of pairs": (
-        "als", lambda m: cross_validate(m, pd.concat({"a": FRAME}, axis=1)), TypeError, "not DataFrame"),
-    "cross-validate a matrix": (
-        "als", lambda m: cross_validate(m, sparse.coo_array(np.eye(3))), TypeError, "not coo_array; .*from_scipy"),
+        "als", lambda m: cross_validate(m, pd.concat({"a": FRAME}, axis=1)), DataError, "no column 'user' among"),
+    "cross-validate a small matrix": (
+        "als", lambda m: cross_validate(m, sparse.coo_array(np.eye(3))), ValueError, "between 2 and the 3 ratings"),
     "cross-validate, epochs": (
         "als", lambda m: cross_validate(m, TRAIN, -1), ValueError, "epochs must be an integer"),
     "cross-validate, k": (

@@ -139,7 +139,7 @@ def times_of(column, source):
             raise TypeError(f"not of type {times.dtype}")
         return np.asarray(times, np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{source}: times must be numbers ({error})") from error
+        raise DataError(f"{source}: times must be numbers or dates ({error})") from error
 
 
 def _times(times, n, source, locate):
@@ -345,7 +345,8 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
         first, second = order[at], order[at + 1]
         raise DataError(
             f"{locate(second)}: user {user_ids[users[second]]} rates item {item_ids[items[second]]} again, first at "
-            f"{locate(first)}; remove one, or pass duplicates='mean', 'last' or 'sum'"
+            f"{locate(first)}; remove one, or pass duplicates='mean', 'last' or 'sum' where Ratings are made, and "
+            "fit these with ids=True"
         )
     starts = np.flatnonzero(np.append(True, ~repeats))
     last = order[np.append(starts[1:], len(order)) - 1]  # the order is stable: the last of each pair as given

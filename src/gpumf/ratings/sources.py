@@ -275,7 +275,7 @@ def read_ratings(
     user, item, rating : names of the three columns, 'user', 'item' and 'rating' by default; ids are integers from 0
         where all of a column are (7 or 7.0), in all files of a folder, else strings, without the blanks around them.
         rating=None for implicit feedback, each row of which counts 1
-    time : name of the column that says when, a number, or None
+    time : name of the column that says when, a number, in Parquet also a date or a timestamp; or None
     delimiter : of a text file, one character; by default of tab, comma, semicolon and bar the one that gives most
         columns, or a blank where these give no three
     encoding : of a text file, a name that Python knows
