@@ -104,7 +104,7 @@ def verdicts(ids):
     table = pd.DataFrame(
         {
             "statement": frame.statement,
-            "verdict": frame.verdict.replace(claims.MISSING, "not measured yet"),
+            "verdict": list(map(claims.in_words, frame.verdict, frame.publication)),
             "published": frame.published.map(digits) + units.where(frame.published.notna(), ""),
             "replicated if": list(map(between, frame.at_least, frame.at_most)),
             "measured": frame.value.map(digits) + units.where(frame.value.notna(), ""),

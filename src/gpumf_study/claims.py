@@ -17,8 +17,16 @@ from gpumf_study.metrics import NOTHING, Estimate
 MISSING = "missing"
 VERDICTS = ["replicated", "partly replicated", "not replicated", "inconclusive", "not testable", "not evidence"]
 VERDICTS += ["measured", MISSING]
+_OF_OWN = {"replicated": "holds", "partly replicated": "holds in part", "not replicated": "does not hold"}
 COLUMNS = ["id", "publication", "figure_or_table", "statement", "device", "value", "low", "high", "n", "unit"]
 COLUMNS += ["published", "over_published", "at_least", "at_most", "no_effect", "verdict", "source_file", "commit"]
+
+
+def in_words(verdict: str, publication: str) -> str:
+    """How a verdict is shown; a claim of this study, which nobody has published, holds or does not."""
+    if publication == "gpumf":
+        verdict = _OF_OWN.get(verdict, verdict)
+    return "not measured yet" if verdict == MISSING else verdict
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def as_html(frame):
         page = pages.get(row.experiment)
         where = escape(row.figure_or_table if isinstance(row.figure_or_table, str) else "–")
         unit = (of_row := _unit(row)) and f" {of_row}"
-        verdict = "not measured yet" if row.verdict == claims.MISSING else row.verdict
+        verdict = claims.in_words(row.verdict, row.publication)
         if verdict == "partly replicated" and not pd.isna(row.published):
             verdict += f" ({row.value / row.published:.2g} times the published value)"
         measured = not pd.isna(row.value)

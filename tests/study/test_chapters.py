@@ -90,19 +90,20 @@ def test_every_experiment_with_claims_on_publications_has_a_page():
 
 def test_verdicts_are_shown_with_their_intervals(monkeypatch):
     columns = ["statement", "published", "at_least", "at_most", "value", "low", "high", "n", "unit", "verdict"]
+    columns += ["publication"]
     rows = [
-        ("A", 2.0, 1.0, 4.0, 2.5, 2.25, 2.75, 5, "x", "replicated"),
-        ("B", None, 0.0, None, 1.0, None, None, 1, "", "inconclusive"),
-        ("C", None, None, 0.15, None, None, None, 0, "", claims.MISSING),
-        ("D", None, 0.85, 1.15, 1.0, 0.9, 1.1, 5, "", "replicated"),
-        ("E", None, None, None, 1.0, 0.9, 1.1, 5, "", "measured"),
+        ("A", 2.0, 1.0, 4.0, 2.5, 2.25, 2.75, 5, "x", "replicated", "esgd"),
+        ("B", None, 0.0, None, 1.0, None, None, 1, "", "inconclusive", "esgd"),
+        ("C", None, None, 0.15, None, None, None, 0, "", claims.MISSING, "gpumf"),
+        ("D", None, 0.85, 1.15, 1.0, 0.9, 1.1, 5, "", "replicated", "gpumf"),
+        ("E", None, None, None, 1.0, 0.9, 1.1, 5, "", "measured", "gpumf"),
     ]
     monkeypatch.setattr(claims, "table", lambda pairs: pd.DataFrame(rows, columns=columns))
     assert chapters.verdicts("cu2rec").data.to_numpy().tolist() == [
         ["A", "replicated", "2 x", "1 to 4", "2.5 x", "2.25 to 2.75", "5"],
         ["B", "inconclusive", "–", "above 0", "1", "–", "1"],
         ["C", "not measured yet", "–", "below 0.15", "–", "–", "–"],
-        ["D", "replicated", "–", "0.85 to 1.15", "1", "0.9 to 1.1", "5"],
+        ["D", "holds", "–", "0.85 to 1.15", "1", "0.9 to 1.1", "5"],
         ["E", "measured", "–", "–", "1", "0.9 to 1.1", "5"],
     ]
 
