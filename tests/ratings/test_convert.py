@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -192,3 +193,13 @@ def test_times_that_are_none_do_not_count(times):
     ratings, _ = ratings_of(FRAME.assign(timestamp=times))
     assert ratings.nnz == 3 and ratings.times is None
     assert ratings_of(FRAME)[0].times.tolist() == [5, 4, 6]
+
+
+def test_columns_of_arrow_with_dictionaries_and_dates():
+    encoded = [pa.array(FRAME[name]).dictionary_encode() for name in ("user", "item", "rating")]
+    dates = pa.array([86400, 1, 172800], pa.timestamp("s")).cast(pa.date32())
+    columns = map(pd.arrays.ArrowExtensionArray, (*encoded, dates))
+    found = Ratings.from_pandas(pd.DataFrame(dict(zip(FRAME, columns, strict=True))), time="timestamp")
+    wanted = Ratings.from_pandas(FRAME)
+    assert found.user_ids.tolist() == wanted.user_ids.tolist() and found.item_ids.tolist() == wanted.item_ids.tolist()
+    assert np.array_equal(found.values, wanted.values) and found.times.tolist() == [86400, 0, 172800]

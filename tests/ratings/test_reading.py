@@ -215,6 +215,14 @@ def test_a_pipe_in_a_folder_is_not_mapped(tmp_path):
         map_ratings(folder)
 
 
+def test_an_archive_named_npy_is_not_mapped(tmp_path):
+    for name in ("user", "item", "rating"):
+        with (tmp_path / f"{name}.npy").open("wb") as file:
+            np.savez(file, np.arange(3))
+    with pytest.raises(DataError, match=r"it needs user\.npy, item\.npy"):
+        map_ratings(tmp_path)
+
+
 def test_integers_of_all_lengths_are_read_at_the_first_try(tmp_path, small_parts):
     ids = [0, 9, 10, 99, 100, 10**9, 10**18 - 1, 10**18]
     path = tmp_path / "mine.csv"

@@ -69,7 +69,7 @@ def _of_folder(path):
     try:
         if wrong := next((file.name for file in found if file.exists() and not file.is_file()), None):
             raise ValueError(f"{wrong} is a pipe, a device or a folder")
-        return [np.load(file, mmap_mode="r") for file in found]
+        return [np.lib.format.open_memmap(file, mode="r") for file in found]
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {error}; it needs {', '.join(f'{name}.npy' for name in _COLUMNS)}") from error
 

@@ -582,6 +582,8 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
             f"Ratings.from_pandas(frame, user=.., item=.., rating=..)"
         )
     column = frame[name]
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = _of_arrow(column)
     if isinstance(column.dtype, pd.CategoricalDtype):
         if what != "times":
             return column.array
@@ -598,3 +600,14 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
     if pd.api.types.is_float_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
     return column.to_numpy(object)
+
+
+def _of_arrow(column):
+    """A column of Arrow without dictionary, and of dates as datetime64, which pandas makes nothing else of."""
+    import pandas as pd
+    from pyarrow import types
+
+    kind = column.dtype.pyarrow_dtype
+    if types.is_dictionary(kind):
+        column, kind = column.astype(pd.ArrowDtype(kind.value_type)), kind.value_type
+    return column.astype("datetime64[s]") if types.is_date(kind) else column
