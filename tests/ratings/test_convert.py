@@ -63,6 +63,11 @@ def test_times_go_along_with_ratings():
     assert ratings_of(dated)[0].times.tolist() == [86400, 1, 172800]
     twice = pd.concat([FRAME, FRAME.iloc[:1].assign(timestamp=9, rating=5)])
     assert Ratings.from_pandas(twice, time="timestamp", duplicates="last").times.tolist() == [4, 6, 9]
+    older = twice.assign(timestamp=[5, 4, 6, 3])
+    for duplicates, rating in (("last", 1), ("mean", 3), ("sum", 6)):
+        found = Ratings.from_pandas(older, time="timestamp", duplicates=duplicates)
+        assert found.times.tolist() == [5, 4, 6] and found.values.tolist() == [rating, 2, 3]
+    assert Ratings.from_pandas(older, duplicates="last").values.tolist() == [2, 3, 5], "without times the last given"
 
 
 def test_other_tables_are_taken_in_known_positions():

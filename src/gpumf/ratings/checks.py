@@ -66,7 +66,7 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
             f"{source}: all ratings are by one user, {brief(user_ids[users[0]])}, which leaves nothing to factorize; "
             "check the columns"
         )
-    kept, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, locate)
+    kept, values = _without_duplicates(users, items, values, user_ids, item_ids, duplicates, times, locate)
     if scale is not None and duplicates == "sum" and (k := _off(scale, values)) is not None:
         user, item = user_ids[users[kept][k]], item_ids[items[kept][k]]
         raise DataError(
@@ -333,12 +333,12 @@ def _some_twice(users, items, n_items, n_users):
         return any(threads.map(repeats, range(lots)))
 
 
-def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
+def _without_duplicates(users, items, values, user_ids, item_ids, how, times, locate):
     """Which ratings to keep, a slice or positions, and their float32 values: one rating a pair of user and item."""
     if not _some_twice(users, items, len(item_ids), len(user_ids)):
         return slice(None), values.astype(np.float32, copy=False)
     key = users.astype(np.int64) * len(item_ids) + items
-    order = np.argsort(key, kind="stable")
+    order = np.argsort(key, kind="stable") if times is None or how == "error" else np.lexsort((times, key))
     repeats = key[order[1:]] == key[order[:-1]]
     if how == "error":
         at = np.flatnonzero(repeats)[order[1:][repeats].argmin()]
@@ -349,7 +349,7 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, locate):
             "fit these with ids=True"
         )
     starts = np.flatnonzero(np.append(True, ~repeats))
-    last = order[np.append(starts[1:], len(order)) - 1]  # the order is stable: the last of each pair as given
+    last = order[np.append(starts[1:], len(order)) - 1]  # of each pair; the order is stable: of equal times as given
     in_order = np.argsort(last)
     if how == "last":
         return last[in_order], values[last[in_order]].astype(np.float32)

@@ -141,11 +141,11 @@ class Ratings:
         values : (nnz,) numbers; None for implicit feedback, each row of which counts 1
         scale : (lowest, highest) possible rating; a rating off it is an error
         shape : (users, items); ids are then positions in it, and users and items without ratings are kept
-        duplicates : "error", or keep one rating a pair of user and item: the "mean", the "last" given, or the "sum";
-            by default an error, of implicit feedback the sum
+        duplicates : "error", or keep one rating a pair of user and item: the "mean", the "sum", or the "last": the
+            newest by `times`, without these the last given; by default an error, of implicit feedback the sum
         test_mask : bool (nnz,), the publisher's test set
         times : (nnz,) numbers, or dates, which count in seconds since 1970, when each rating was given; of several
-            of a pair that of the last is kept
+            of a pair the newest is kept
         one_user : bool, take ratings of one user alone, which leave nothing to factorize
         name, sha256 : as of the class
         source : what messages call the whole; the name by default
