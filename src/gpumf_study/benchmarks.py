@@ -27,7 +27,6 @@ class Stored:
     per : column to divide by, or None
     scale : factor from the stored unit to the row's
     repeat : column that tells repeats apart; the numbers of one repeat (its folds, for example) are averaged
-    since : of the same experiment, what to subtract, repeat by repeat: the time of fewer iterations
     table : the experiment's function that makes the table of which rows are taken, from the frame; None for itself
     device : folder of the machine; None for that of `results.reference`
     """
@@ -38,7 +37,6 @@ class Stored:
     per: str | None = None
     scale: float = 1.0
     repeat: str = "repeat"
-    since: "Stored | None" = None
     table: str | None = None
     device: str | None = None
 
@@ -70,7 +68,6 @@ class Stored:
             raise ValueError(f"{self.experiment} has no {self.column!r} where {self.where}")
         numbers = frame[self.column] / (frame[self.per] if self.per else 1.0)
         numbers = numbers.groupby(frame[self.repeat]).mean() * self.scale
-        numbers = numbers if self.since is None else numbers - self.since.values()
         named = {
             key: frame[key].iloc[0]
             for key in ("model", "solver")

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, ImplicitALS
+from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, cross_validate
 from gpumf._util.validation import integer
 from gpumf.ratings import Ratings
 
@@ -81,12 +81,13 @@ def test_numbers_of_numpy_are_told_as_numbers():
             call()
 
 
-@pytest.mark.parametrize("model", [ALS, SGD, RBM])
+@pytest.mark.parametrize("model", [ALS, SGD, RBM, BayesianMF])
 def test_clicks_are_no_ratings(model):
     pairs = np.arange(40) % 8, np.arange(40) % 5
     with pytest.warns(RuntimeWarning, match=f"all ratings are 1, so {model.__name__} has nothing to predict") as told:
         model(2, device="cpu").fit(pairs, 1)
-    assert told[0].filename == __file__
+        cross_validate(model(2, device="cpu"), Ratings(*pairs, np.ones(40), 8, 5), 1)
+    assert {one.filename for one in told} == {__file__} and len(told) == 6
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ImplicitALS(2, device="cpu", regularization=0.1).fit(pairs, 1)

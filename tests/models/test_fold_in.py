@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -484,3 +485,29 @@ def test_a_new_rating_off_the_scale_is_none_for_an_rbm():
     with pytest.raises(ValueError, match=r"new: rating 7 is off the scale 0 to 6"):
         model.partial_fit(NAMES[:2].assign(rating=7))
     assert model.history.equals(before)
+
+
+@pytest.mark.parametrize("kind", [ALS, SGD, RBM])
+def test_the_official_test_set_of_a_training_set_does_not_hinder_new_ratings(kind):
+    masked = replace(TRAIN, test_mask=np.arange(TRAIN.nnz) % 9 == 0)
+    model = kind(3, device="cpu").fit(masked, 1)
+    unrated = next(item for item in range(20) if item not in GIVEN)
+    assert model.partial_fit(Ratings([USER], [unrated], [3], 30, 20))._training.nnz == TRAIN.nnz + 1
+
+
+def test_what_newcomers_have_seen_is_theirs_when_unknown_ids_are_skipped():
+    model = ALS(2, device="cpu").fit(
+        (["ann", "ann", "bob", "eve"], ["alien", "heat", "alien", "up"], [5, 2, 4, 3]), 3
+    )
+    rated = ["amy", "bob", "zoe"], ["alien", "alien", "heat"], [5, 4, 1]
+    seen = ["amy", "bob", "zoe"], ["heat", "up", "up"], [1, 1, 1]
+    wanted = model.recommend(ratings=rated, seen=seen)[0]
+    assert not any(item in row for item, row in zip(seen[1], wanted.tolist(), strict=True))
+    assert np.array_equal(model.recommend(ratings=rated, seen=seen, unknown="skip")[0], wanted)
+
+
+def test_sgd_with_users_folded_in_keeps_the_counts_of_its_items():
+    ratings = Ratings([0, 1, 1, 2], [0, 0, 2, 1], [4, 3, 5, 2], 3, 4)
+    folded = SGD(2, device="cpu").fit(ratings, 1).fold_in(Ratings([0, 0], [3, 0], [5, 4], 1, 4))
+    folded.partial_fit(Ratings([0], [3], [5], 1, 4))
+    assert folded._item_counts.tolist() == [2, 1, 1, 1]

@@ -208,3 +208,12 @@ def test_columns_of_arrow_with_dictionaries_and_dates():
     wanted = Ratings.from_pandas(FRAME)
     assert found.user_ids.tolist() == wanted.user_ids.tolist() and found.item_ids.tolist() == wanted.item_ids.tolist()
     assert np.array_equal(found.values, wanted.values) and found.times.tolist() == [86400, 0, 172800]
+
+
+def test_a_pair_that_comes_twice_in_a_frame_says_where_to_choose():
+    twice = pd.concat([FRAME, FRAME[:1]]).drop(columns="timestamp")
+    for data in (twice, tuple(twice[name].tolist() for name in twice)):
+        with pytest.raises(DataError, match=r"or 'sum' to Ratings\.from_pandas or .* with ids=True"):
+            ratings_of(data)
+    with pytest.raises(DataError, match=r"or 'sum'$"):
+        Ratings.from_pandas(twice)

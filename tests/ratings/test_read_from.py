@@ -72,6 +72,11 @@ def test_numbers_are_the_same_ids_as_their_words_in_another_file(tmp_path):
     (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\n2.0,6,4\n3.0,6,4\n")
     with pytest.raises(DataError, match=r"in another, which has '2\.0'; write them alike"):
         read_ratings(tmp_path)
+    (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\neve,6,4\n")
+    pd.DataFrame({"user": [1.0, np.nan], "item": [5, 5], "rating": [1, 2]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet, row 1: the user id is missing"):
+        read_ratings(tmp_path)
+    (tmp_path / "b.csv").write_text("user,item,rating\nann,5,3\n2.0,6,4\n3.0,6,4\n")
     (tmp_path / "a.parquet").unlink()
     (tmp_path / "c.csv").write_text("user,item,rating\nbob,5,3\n2,6,4\n")  # words in both
     assert read_ratings(tmp_path).user_ids.tolist() == ["2", "2.0", "3.0", "ann", "bob"]

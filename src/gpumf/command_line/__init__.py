@@ -25,9 +25,7 @@ does not make the best lists."""
 
 
 _FLAGS = {
-    "pass duplicates='mean', 'last' or 'sum' where Ratings are made, and fit these with ids=True": (
-        "give --duplicates mean, last or sum"
-    ),
+    "pass duplicates='mean', 'last' or 'sum'": "give --duplicates mean, last or sum",
     "name the columns to read": "name the columns to read, give --no-header where the first line of a text file is a "
     "rating",
     "or pass header=True": "or leave --no-header out where the first line names the columns",

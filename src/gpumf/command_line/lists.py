@@ -44,7 +44,7 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
     users = ids_of(model, "user")
     (place,) = places_of(users, "user", options.user)
     found = model.recommend(place, k=options.k, seen=seen, ids=False)
-    return _recommended({"user": users.tolist()[place], "items": _listed(items, *found)}, options)
+    return _recommended({"user": users[place : place + 1].tolist()[0], "items": _listed(items, *found)}, options)
 
 
 def similar(options: Namespace) -> tuple[dict, str]:
@@ -57,7 +57,7 @@ def similar(options: Namespace) -> tuple[dict, str]:
     (place,) = places_of(ids, side, getattr(options, side))
     places, cosines = (model.similar_items if side == "item" else model.similar_users)(place, options.k, ids=False)
     found = _listed(ids, places, cosines, "cosine", side)
-    return _answer({side: ids.tolist()[place], f"{side}s": found}, "cosine", side)
+    return _answer({side: ids[place : place + 1].tolist()[0], f"{side}s": found}, "cosine", side)
 
 
 def shown(text: Any) -> str:

@@ -88,7 +88,8 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     ranked, note = False, "\nno rankings: the model was kept without what users rated"
     if (seen := model._seen_rows) is not None:
         cells = test.users * np.int64(test.n_items) + test.items
-        held_out = np.isin(cells, seen.cells(test.n_items), invert=True)
+        rated = seen.cells(test.n_items)
+        held_out = np.append(rated, -1)[np.searchsorted(rated, cells)] != cells
         answer["in_training"] = test.nnz - int(held_out.sum())
         if ranked := bool(held_out.any()):
             test, count = test.select(held_out), answer["in_training"]

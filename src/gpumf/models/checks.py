@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -66,12 +67,16 @@ class DivergedError(ArithmeticError):
 def warn_of_clicks(model: str, train: Ratings) -> None:
     """Warn where all ratings are 1, as those of clicks: a model of ratings, named `model`, learns nothing of them."""
     values = train.values
-    if isinstance(values, np.ndarray) and len(values) and (values[:_SOME] == 1).all() and (values == 1).all():
-        warnings.warn(
-            f"all ratings are 1, so {model} has nothing to predict; for clicks and purchases take ImplicitALS",
-            RuntimeWarning,
-            stacklevel=5,
-        )
+    if not isinstance(values, np.ndarray) or (values[:_SOME] != 1).any() or (values != 1).any():
+        return
+    level, frame = 1, inspect.currentframe()
+    while frame and frame.f_globals["__name__"].startswith("gpumf."):  # up to where the package was called
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"all ratings are 1, so {model} has nothing to predict; for clicks and purchases take ImplicitALS",
+        RuntimeWarning,
+        stacklevel=level,
+    )
 
 
 def check_training(train: Any, validation: Any) -> None:

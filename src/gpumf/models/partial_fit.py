@@ -11,7 +11,7 @@ from gpumf._util.validation import brief
 from gpumf.models.checks import check_finite, check_training
 from gpumf.ratings import DataError
 from gpumf.ratings.convert import check_ids, positions_of, ratings_of
-from gpumf.ratings.csr import CompressedRows
+from gpumf.ratings.csr import CompressedRows, row_offsets
 
 if TYPE_CHECKING:
     from gpumf.models.estimator import Model
@@ -41,7 +41,7 @@ def with_new(model: Model, new: RatingsLike, grow: bool = False) -> tuple[Rating
     if not grow:
         model._check_shape(new)
     check_finite(new, None)
-    return new, renewed(model._training.on_host(), new)
+    return new, renewed(model._training.on_host(), new)[0]
 
 
 def _grown(model, data):
@@ -77,26 +77,34 @@ def _grown(model, data):
 
 
 def renewed(before, new):
-    """Both sets in one, with the new rating of a pair that both have, of the users and items of the new one."""
-    again = pairs_of_both(before, new)
-    old = before.select(np.delete(np.arange(before.nnz), again)) if len(again) else before
-    columns = {name: np.concatenate([getattr(r, name) for r in (old, new)]) for name in ("users", "items", "values")}
-    if (new.n_users, new.n_items) != (before.n_users, before.n_items):
-        columns |= {name: getattr(new, name) for name in ("n_users", "n_items", "user_ids", "item_ids")}
-    return replace(old, **columns, times=None)
-
-
-def pairs_of_both(before, new):
-    """Where the ratings from before have a pair that the new ones have too: positions."""
+    """(both sets in one, items of pairs that both have): with new ratings of these, in the shape of the new set."""
     touched = np.zeros(max(before.n_users, new.n_users), bool)
     touched[new.users] = True
     places, n = np.flatnonzero(touched[before.users]), np.int64(new.n_items)
     of_before = before.users[places] * n + before.items[places]
-    return places[np.isin(of_before, new.users * n + new.items)]
+    again = places[np.isin(of_before, new.users * n + new.items)]
+    items, old = before.items[again], before
+    if len(again):
+        keep = np.ones(before.nnz, bool)
+        keep[again] = False
+        old = before.select(keep)
+    columns = {name: np.concatenate([getattr(r, name) for r in (old, new)]) for name in ("users", "items", "values")}
+    if (new.n_users, new.n_items) != (before.n_users, before.n_items):
+        columns |= {name: getattr(new, name) for name in ("n_users", "n_items", "user_ids", "item_ids")}
+    return replace(old, **columns, times=None, test_mask=None), items
 
 
 def seen_with(rows, new):
-    """What users rated, `rows` without values, with what they rate in `new`, in the shape of the new one."""
+    """(rows, items): what users rated, `rows` without values, with what they rate in `new`, in the shape of that.
+
+    items : of pairs that were there before
+    """
     n = np.int64(new.n_items)
-    users, items = np.divmod(np.union1d(rows.cells(new.n_items), new.users * n + new.items), n)
-    return CompressedRows(np.searchsorted(users, np.arange(new.n_users + 1)), items.astype(np.int32), None)
+    cells, fresh = rows.cells(new.n_items), np.unique(new.users * n + new.items)
+    places = np.searchsorted(cells, fresh)
+    known = np.append(cells, -1)[places] == fresh
+    users, items = np.divmod(fresh[~known], n)
+    counts = np.bincount(users, minlength=new.n_users)
+    counts[: rows.n_rows] += rows.counts
+    indices = np.insert(rows.indices, places[~known], items.astype(np.int32))
+    return CompressedRows(row_offsets(counts), indices, None), fresh[known] % n

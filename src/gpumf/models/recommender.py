@@ -166,9 +166,6 @@ class Recommender(_Base):
         ['up']
         """
         skip = skips_unknown(unknown)
-        if skip and seen is not None and not (isinstance(seen, tuple) and not seen):
-            self._check_fitted()
-            seen = self._like(seen, "seen", unknown)
         if user is not None and ratings is None:
             return self._recommend(user, k, seen, candidates, filter_items, ids, skip)
         if user is not None or ratings is None:
@@ -274,6 +271,7 @@ class Recommender(_Base):
     def _recommend(self, user, k, seen, candidates, filter_items, ids, skip=False):
         """`recommend` to users who are known."""
         self._check_fitted()
+        seen = self._without_unknown(seen, skip)
         places = self._one_or_several(user, "user", ids)
         users, k = np.atleast_1d(places), self._length(k, self._shape[1])
         limits = self._limits(self._item_known, places, candidates, filter_items, ids, skip)
@@ -289,6 +287,11 @@ class Recommender(_Base):
             found = items[0] >= 0
             return self._told(items[0, found], "item", ids), ratings[0, found]
         return self._told(items, "item", ids), ratings
+
+    def _without_unknown(self, seen, skip):
+        """`seen` of `recommend`, without users and items that are not known if they are to be skipped."""
+        nothing = seen is None or (isinstance(seen, tuple) and not seen)
+        return self._like(seen, "seen", "skip") if skip and not nothing else seen
 
     def _limits(self, allowed, places, candidates, filter_items, ids, skip=False):
         """`Limits` of the lists of those at `places`, among the items of the mask `allowed`, as of `recommend`."""
@@ -355,7 +358,7 @@ class Recommender(_Base):
         k : int, the number of items where it is larger
         seen, candidates, filter_items, ids : as in `recommend`
         users : the users to average over; all by default
-        unknown : 'error', raise where an id is not of the training set; 'skip', leave its ratings out
+        unknown : 'error', raise where an id is not of the training set; 'skip', leave it out
 
         Returns
         -------
@@ -381,7 +384,9 @@ class Recommender(_Base):
         self._check_shape(test)
         k = self._length(k, self._shape[1])
         chosen = np.arange(test.n_users) if users is None else np.ravel(self._positions(users, "user", ids))
-        limits = self._limits(self._item_known, chosen, candidates, filter_items, ids)
+        skip = skips_unknown(unknown)
+        limits = self._limits(self._item_known, chosen, candidates, filter_items, ids, skip)
+        seen = self._without_unknown(seen, skip)
         rows = self._rows(test, k)
         tested = np.flatnonzero(rows.counts[chosen] > 0)
         if not len(tested):

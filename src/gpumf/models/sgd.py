@@ -15,7 +15,7 @@ from gpumf.models.early_stopping import Ending
 from gpumf.models.estimator import Model
 from gpumf.models.factorization import Factorization, of_rated_items, solved_users
 from gpumf.models.initial import normal_factors, with_bias_columns
-from gpumf.models.partial_fit import pairs_of_both, renewed, seen_with
+from gpumf.models.partial_fit import renewed, seen_with
 from gpumf.ratings.damped import mean_roots
 from gpumf.solvers import schedules
 from gpumf.solvers.sgd_base import REGULARIZATIONS, SMALL, Parallel, Sequential, SGDHyperparameters
@@ -417,7 +417,7 @@ class SGD(Factorization, Model):
         Parameters
         ----------
         new : Ratings
-        epochs : int, how often each new rating counts
+        epochs : int, how often each new rating counts; one of a pair that was rated takes the place of the old one
         validation : Ratings of the same shape as `new`
         progress : bool, show a bar
 
@@ -449,7 +449,7 @@ class SGD(Factorization, Model):
                 raise ValueError(f"the model has {old_rows} users and items, the new ratings only {shape}")
             known, counts = (self._user_known, self._item_known), self._item_counts
             mean, scale, before, standard = self.mean, self._scale_with(new), self._training, self._standard
-            ridges = self._damped and self._of_rows
+            ridges, counted = self._damped and self._of_rows, self._knows_training
             self._go_on_with(new)
             self._keep_biases(standard)
             self._ridges = ridges or None
@@ -465,25 +465,22 @@ class SGD(Factorization, Model):
             self._user_known[: len(known[0])] |= known[0]
             self._item_counts = self._item_counts.copy()  # who is known was derived from the others
             self._item_counts[: len(counts)] += counts
-            self._remember(before if before is None else before.on_host(), given.on_host())
+            self._remember(before, given, counted)
             self._train(clock, new, factors, self.history.to_dict("records"), epochs, validation, Ending(), progress)
         return self
 
-    def _remember(self, before, new):
+    def _remember(self, before, new, counted):
         """Keep new ratings with those from before: a training set, or of a model from a file what users rated.
 
-        What is rated again counts once.
+        counted : whether the counts of items have those from before; what is rated again counts once then
         """
-        self._training = None
+        self._training, again = None, np.empty(0, np.int64)
         if before is not None:
-            self._training = renewed(before, new)
-            again = before.items[pairs_of_both(before, new)]
+            self._training, again = renewed(before.on_host(), new.on_host())
         elif self._seen_rows is not None:
-            both = np.intersect1d(self._seen_rows.cells(new.n_items), new.users * np.int64(new.n_items) + new.items)
-            self._seen_rows, again = seen_with(self._seen_rows, new), both % new.n_items
-        else:
-            return
-        self._item_counts -= np.bincount(again, minlength=new.n_items)
+            self._seen_rows, again = seen_with(self._seen_rows, new.on_host())
+        if counted:
+            self._item_counts -= np.bincount(again, minlength=new.n_items)
 
 
 def _ridges_of(least, *counts):

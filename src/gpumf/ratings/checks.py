@@ -345,8 +345,7 @@ def _without_duplicates(users, items, values, user_ids, item_ids, how, times, lo
         first, second = order[at], order[at + 1]
         raise DataError(
             f"{locate(second)}: user {user_ids[users[second]]} rates item {item_ids[items[second]]} again, first at "
-            f"{locate(first)}; remove one, or pass duplicates='mean', 'last' or 'sum' where Ratings are made, and "
-            "fit these with ids=True"
+            f"{locate(first)}; remove one, or pass duplicates='mean', 'last' or 'sum'"
         )
     starts = np.flatnonzero(np.append(True, ~repeats))
     last = order[np.append(starts[1:], len(order)) - 1]  # of each pair; the order is stable: of equal times as given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,8 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         time = "timestamp" if _has_times(data) else None
         rating = None if {"user", "item"} <= set(data.columns) <= {"user", "item", "timestamp"} else "rating"
-        return Ratings.from_pandas(data, rating=rating, time=time, name=name, one_user=one_user), True
+        with _told_where_duplicates_go():
+            return Ratings.from_pandas(data, rating=rating, time=time, name=name, one_user=one_user), True
     if isinstance(data, list) and any(isinstance(part, tuple) for part in data):
         raise TypeError(
             f"{name} must be columns (users, items, ratings), not a list of tuples; tuple(zip(*list)) makes columns"
@@ -88,7 +90,8 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
         if any(type(part).__module__.split(".")[0] == "cupy" for part in parts):
             users, items, values = parts if len(parts) == 3 else (*parts, np.ones(len(parts[0]), np.float32))
             return _on_gpu(users, items, values, None, name), False
-        return Ratings.from_arrays(*parts, name=name, one_user=one_user), True
+        with _told_where_duplicates_go():
+            return Ratings.from_arrays(*parts, name=name, one_user=one_user), True
     if isinstance(data, np.ndarray):
         raise TypeError(
             f"{name} must be Ratings or what they are made of, not an array {data.shape}: give columns as (users, "
@@ -97,8 +100,19 @@ def ratings_of(data: RatingsLike, name: str = "ratings", one_user: bool = False)
     raise TypeError(f"{name} must be Ratings, or what they are made of, not {kind}: {_WAYS}")
 
 
+@contextmanager
+def _told_where_duplicates_go():
+    """Have the error of a pair that comes twice say who takes the argument that it names: no fit does."""
+    try:
+        yield
+    except DataError as error:
+        if "duplicates=" in str(error):
+            raise DataError(f"{error} to Ratings.from_pandas or from_arrays, and fit these with ids=True") from error
+        raise
+
+
 def _has_times(frame):
-    """Whether its column timestamp has numbers or dates alone, none missing. No fit needs times; splits say so."""
+    """Whether the type of its column timestamp is of numbers or dates, and none is missing. No fit needs times."""
     from pandas.api import types
 
     if "timestamp" not in frame.columns:

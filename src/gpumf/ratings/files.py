@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -35,8 +36,9 @@ _OF_RATINGS = re.compile(r"[^.].*\.(csv|tsv|txt|parquet)(\.(gz|bz2|xz|zst|lz4|zi
 """Names of a folder's files that `read` takes."""
 _FIELD = 1 << 24
 """Characters of a field of text; csv takes no more than 131,072 unless told otherwise."""
+_RECORDS = 1000
+"""Of text that are read while csv's limit is another, and the lock is held."""
 _LIMIT = Lock()
-"""Held while csv's limit is another."""
 _TIMEOUT = 60  # seconds that a server may be silent
 _HASHED = 1 << 20
 """Bytes at a time."""
@@ -176,14 +178,14 @@ class DataFile:
     def records(self, delimiter):
         """Yield (number of its first line from 1, fields) of records that are not blank; quotes may span lines."""
         with self._text("") as text:
-            reader = csv.reader(text, delimiter=delimiter)
-            number = 1
-            try:
-                while (fields := _next(reader)) is not None:
+            reader, number, rows, error = csv.reader(text, delimiter=delimiter), 1, [()], None
+            while rows and error is None:
+                rows, error = _next(reader)
+                for fields, line in rows:
                     if fields:
                         yield number, fields
-                    number = reader.line_num + 1
-            except csv.Error as error:
+                    number = line + 1
+            if error:
                 raise DataError(f"{self}, line {number}: {error}; is this a CSV file?") from error
 
     def _text(self, newline):
@@ -192,14 +194,22 @@ class DataFile:
 
 
 def _next(reader):
-    """The next record of a csv reader, or None; csv's limit of fields, which is the process's, is as before then."""
+    """(records, error): the next of a csv reader, each with the number of its last line, and what ended them or None.
+
+    csv's limit of fields, which is the process's, is as before then.
+    """
+    rows, error = [], None
     with _LIMIT:
         before = csv.field_size_limit()
         csv.field_size_limit(max(before, _FIELD))
         try:
-            return next(reader, None)
+            for fields in islice(reader, _RECORDS):
+                rows.append((fields, reader.line_num))
+        except csv.Error as found:
+            error = found
         finally:
             csv.field_size_limit(before)
+    return rows, error
 
 
 def single(path, encoding="utf-8"):

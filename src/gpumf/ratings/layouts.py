@@ -425,12 +425,14 @@ def _joined(columns):
     names = [column.names if isinstance(column, Coded) else column for column in columns]
     if any(len(of) and of.dtype == object for of in names):
         _check_written_alike(names)
-        plain = [[one if one is None or isinstance(one, str) else _written(one) for one in ids] for ids in plain]
+        plain = [[one if isinstance(one, str) else _written(one) for one in ids] for ids in plain]
     return np.concatenate([np.array(ids, object) for ids in plain])
 
 
 def _written(number):
-    """A number that is an id, as a string; a whole one without a point."""
+    """A number that is an id, as a string; a whole one without a point. None for one that is missing."""
+    if number is None or number != number:
+        return None
     return str(int(number)) if isinstance(number, float | np.floating) and number.is_integer() else str(number)
 
 

@@ -50,7 +50,8 @@ class _Columns:
             else:
                 numbers = array.to_numpy(zero_copy_only=False)
                 # Ids beyond 2**24 stay float64: of float32 they would not be known for integers.
-                result[name] = numbers if name in self._ids and numbers.dtype == np.float64 else narrowed(numbers)
+                wide = name in self._ids and numbers.dtype == np.float64 and (np.abs(numbers) > 1 << 24).any()
+                result[name] = numbers if wide else narrowed(numbers)
         return result
 
     def whole(self, parts):
@@ -153,8 +154,9 @@ def _lines_are_whole(data, delimiter):
     before = np.searchsorted(quotes, np.flatnonzero(letters == ord("\n")))
     opening = quotes[::2]
     opening = opening[opening > (len(BOM_UTF8) if data.startswith(BOM_UTF8) else 0)]
-    starts = np.isin(letters[opening - 1], list(f'"\r\n{delimiter}'.encode()))  # of fields, or of an escaped quote
-    return starts.all() and not (np.append(before, len(quotes)) % 2).any()
+    starts = np.zeros(256, bool)
+    starts[list(f'"\r\n{delimiter}'.encode())] = True  # of fields, or of an escaped quote
+    return starts[letters[opening - 1]].all() and not (np.append(before, len(quotes)) % 2).any()
 
 
 def _line_bounds(file, part):
