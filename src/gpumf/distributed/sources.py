@@ -10,7 +10,7 @@ import pandas as pd
 
 from gpumf._util.counter_rng import splitmix64
 from gpumf.distributed.shared import SharedColumns, mapped
-from gpumf.ratings.checks import DataError
+from gpumf.ratings.checks import DataError, joined_ids
 from gpumf.ratings.convert import positions_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
 from gpumf.ratings.damped import DAMPING, width_of
@@ -203,9 +203,7 @@ def distinct(parts, side):
     kinds = {ids.dtype.kind for ids in parts}
     if len(kinds) > 1 and "O" in kinds:
         raise DataError(f"{side} ids are integers in some parts and strings in others; give all as one of them")
-    # NumPy makes float64 of int64 and uint64 together; none is negative.
-    wide = np.uint64 if len(kinds) > 1 else None
-    return np.unique(np.concatenate(parts, dtype=wide, casting="unsafe"))
+    return np.unique(joined_ids(parts))
 
 
 def numbered(comm, loaded, shape):

@@ -10,6 +10,7 @@ import numpy as np
 from gpumf._util.validation import brief
 from gpumf.models.checks import check_finite, check_training
 from gpumf.ratings import DataError
+from gpumf.ratings.checks import joined_ids
 from gpumf.ratings.convert import check_ids, positions_of, ratings_of
 from gpumf.ratings.csr import CompressedRows, row_offsets
 
@@ -61,10 +62,8 @@ def _grown(model, data):
             places = positions_of(ids, before)
             strangers = places < 0
             places[strangers] = count + np.arange(strangers.sum())
-            # NumPy makes float64 of int64 and uint64 together.
-            wide = np.uint64 if {before.dtype.kind, ids.dtype.kind} == {"i", "u"} else None
             facts[f"{side}s"] = places[getattr(given, f"{side}s")]
-            ids = np.concatenate([before, ids[strangers]], dtype=wide, casting="unsafe")
+            ids = joined_ids([before, ids[strangers]])
         elif len(ids) == count:
             ids = before
         elif len(ids) < count or not np.array_equal(ids[:count], before):

@@ -279,6 +279,12 @@ def plain_ids(names):
     return names, int(np.argmin(right))
 
 
+def joined_ids(parts):
+    """Arrays of ids as one, exactly: NumPy makes float64 of int64 and uint64, none of which may be negative."""
+    wide = np.uint64 if {part.dtype.kind for part in parts} == {"i", "u"} else None
+    return np.concatenate(parts, dtype=wide, casting="unsafe")
+
+
 def integers_of(values, dtype):
     """(right, integers): which of an array's elements are integers that the dtype has, bool (n,), and these."""
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf._util.validation import brief
 from gpumf.ratings import reading
-from gpumf.ratings.checks import DataError, plain_ids
+from gpumf.ratings.checks import DataError, joined_ids, plain_ids
 from gpumf.ratings.columns import Coded
 from gpumf.ratings.files import of_extra
 
@@ -410,14 +410,12 @@ def _joined(columns):
     """Ids of several files as one column, strings in all where they are in one: numbers as `_written`."""
     columns = list(map(_decoded, columns))
     if not any(isinstance(column, Coded) for column in columns):
-        # Exact also where files differ: NumPy makes float64 of integers with floats, and of int64 with uint64.
+        # Exact also where files differ: NumPy makes float64 of integers with floats.
         columns = [plain_ids(column)[0] for column in columns if len(column)] or columns
-        if {column.dtype.kind for column in columns} != {"i", "u"}:
-            return np.concatenate(columns)
-        if all(column.min() >= 0 for column in columns):
-            return np.concatenate(columns, dtype=np.uint64, casting="unsafe")
-        # Refused for the negative ids: those beyond int64 need not differ.
-        return np.concatenate([np.minimum(column, np.iinfo(np.int64).max).astype(np.int64) for column in columns])
+        if {column.dtype.kind for column in columns} == {"i", "u"} and any(column.min() < 0 for column in columns):
+            # Refused for the negative ids: those beyond int64 need not differ.
+            columns = [np.minimum(column, np.iinfo(np.int64).max).astype(np.int64) for column in columns]
+        return joined_ids(columns)
     plain = [
         np.append(column.names.astype(object), None)[column.codes] if isinstance(column, Coded) else column
         for column in columns
