@@ -24,7 +24,7 @@
 //   - the set over which avg() in line 19 averages: see gpumf.RBM.
 // Measured (make gains), NVIDIA H200, Douban (synthetic), 128 units, an epoch:
 //             seconds  % of roofline  gain
-//     thesis  1.47     0.083          –
+//     thesis  1.48     0.083          –
 #include "common/tree_sum.cuh"
 #include "common/units.cuh"
 
