@@ -256,7 +256,7 @@
     };
     const draw = (width) => {
       const { root, sx, sy, box, text } = plot(width, 340, { domain, log: true, label: "ratings per user or item, mean of both" },
-        { domain: [factors[0] / 1.4, factors[factors.length - 1] * 1.4], log: true, label: "factors", ticks: factors }, 52);
+        { domain: [factors[0] / 1.4, factors[factors.length - 1] * 1.4], log: true, label: "factors", ticks: factors }, 70);
       const near = nearest();
       for (const s of data.settings) {
         const [x, y, colour] = [sx(s.row), sy(s.factors), s.counts ? data.colours[winner(s)] : IDLE], size = 3.5 + 2.5 * Math.min(1.5, Math.abs(Math.log10(s.ratio)));
@@ -274,6 +274,7 @@
       }
       root.append(svg("circle", { cx: box.left + 12, cy: 32, r: 6, fill: IDLE }));
       text([box.left + 24, 36], "not counted: biases alone reach the error", { "text-anchor": "start" });
+      text([box.left + 6, 54], "squares: SGD faster; larger marks: by more", { "text-anchor": "start" });
       return root;
     };
     const view = stage(host, () => `Settings by ratings per user or item and factors, with the faster model. ${sentence()}`, draw);

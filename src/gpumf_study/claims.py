@@ -75,7 +75,7 @@ class Claim:
         None where there is none
     criterion : Criterion; None for a question, which has no published value
     evidence : 'real' or 'synthetic', the data that it is measured on; 'built in' where synthetic data were built to
-        show it
+        show it, as the epochs to an error, by which ALS and SGD are compared
     table : the function of the experiment that makes the table of which `select` takes rows, from its frame; None for
         the frame itself
     missing : what would be needed to test it, where that is not to be had

@@ -184,6 +184,6 @@ CLAIMS = [
             metric="ratio",
             select={"column": "seconds", "where": {"x_workers": gpus}, "over": {"model": "SGD"},
                     "under": {"model": "ALS"}},
-            evidence="synthetic", table=to_error, device=FOUR)
+            evidence="built in", table=to_error, device=FOUR)
       for words, gpus in (("one", 1), ("four", 4))),
 ]  # fmt: skip
