@@ -8,6 +8,7 @@ and the other pages), `figures` and `_build/html`.
 
 import argparse
 import fcntl
+import filecmp
 import hashlib
 import json
 import os
@@ -275,8 +276,8 @@ def render(root, pages, output, names, failed, only=None):
         digest.update(f"{path.relative_to(output)}\0".encode() + path.read_bytes())
     index, stamp = output / "_build/html/index.html", output / "_build/rendered.sha256"
     if not (index.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest()):
-        # Sphinx would take pages that it warned about the last time for up to date.
-        again = not stamp.exists()
+        # Sphinx would take pages that it warned about the last time for up to date, and copy no scripts or styles.
+        again = not stamp.exists() or differ(pages / "_static", index.parent / "_static")
         stamp.unlink(missing_ok=True)
         print("Rendering the pages.", flush=True)
         if not jupyter_book(pages, output, again):
@@ -286,6 +287,12 @@ def render(root, pages, output, names, failed, only=None):
     if only:
         print(f"The page: {index.parent / only}.html")
     return 0
+
+
+def differ(sources, copies):
+    """Whether a file below `sources` is not, or not the same, below `copies`."""
+    names = [str(path.relative_to(sources)) for path in files_below(sources)]
+    return len(filecmp.cmpfiles(sources, copies, names, shallow=False)[0]) < len(names)
 
 
 def mirror(contents, ready, written):

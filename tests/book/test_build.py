@@ -272,6 +272,12 @@ def test_pages_are_rendered_when_they_changed_and_only_then(project, capfd):
     assert render() == (0, True)
     assert "mended" in (index.parent / "intro.html").read_text()
 
+    for style in ("body { color: red }", "body { color: tan }"):
+        (project / "book/_static").mkdir(exist_ok=True)
+        (project / "book/_static/own.css").write_text(style)
+        assert render() == (0, True)
+        assert (index.parent / "_static/own.css").read_text() == style
+
 
 @pytest.mark.book
 def test_a_chapter_that_never_ran_is_rendered_without_results(project, capfd):
