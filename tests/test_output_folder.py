@@ -96,6 +96,18 @@ def test_a_model_is_kept_beside_files_of_file_managers_and_loaded_by_its_folder(
         gpumf.load(tmp_path)
 
 
+def test_ratings_that_0_2_0_kept_beside_the_model_stay(ratings, tmp_path):
+    model_of(ratings, tmp_path / "m")
+    arrays = "model", "users", "items", "values", "user_ids", "item_ids"
+    np.savez(tmp_path / "m/ratings.npz", **dict.fromkeys(arrays, "als"))
+    before = (tmp_path / "m/ratings.npz").read_bytes()
+    assert main(["fit", ratings["b"], *FIT, "-o", str(tmp_path / "m")]) == 0
+    assert gpumf.load(tmp_path / "m", "cpu").item_ids[0].startswith("b")
+    assert (tmp_path / "m/ratings.npz").read_bytes() == before
+    np.savez(tmp_path / "m/ratings.npz", **dict.fromkeys(arrays[1:], "als"))
+    assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / "m")]) == 1
+
+
 def test_the_folder_of_the_ratings_is_refused(ratings, tmp_path, monkeypatch):
     shutil.copy(ratings["a"], tmp_path / "ratings.csv")
     monkeypatch.chdir(tmp_path)
