@@ -142,6 +142,16 @@ def test_a_fit_that_fails_leaves_the_model_and_no_new_folders(ratings, tmp_path,
     assert tree(tmp_path) == before
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_training(ratings, tmp_path, monkeypatch, capsys):
+    (tmp_path / "m").mkdir()
+    monkeypatch.setattr(ALS, "fit", lambda *_, **__: pytest.fail("it is told before the training"))
+    monkeypatch.setattr(replacing.os, "open", lambda *_: (_ for _ in ()).throw(OSError(13, "Permission denied")))
+    for folder in ("m", "deep/er"):
+        assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / folder)]) == 1
+        assert capsys.readouterr().err == f"gpumf: {tmp_path / folder}/model.npz: Permission denied\n"
+    assert os.listdir(tmp_path) == ["m"]
+
+
 def test_others_see_nothing_of_a_new_folder(ratings, tmp_path):
     before = os.umask(0o022)
     try:

@@ -12,7 +12,7 @@ import numpy as np
 
 import gpumf
 from gpumf._util.validation import brief
-from gpumf.models.replacing import leftover, open_file
+from gpumf.models.replacing import check_writable, leftover, open_file
 from gpumf.models.storage import is_model
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
     Raises
     ------
     ValueError : the folder is none, or holds something else than such a model
+    OSError : nothing can be written to it
     """
     missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
 
@@ -47,6 +48,7 @@ def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
 
     try:
         _prepare(folder)
+        check_writable(folder / _MODEL)
         yield save
     except BaseException:
         for place in missing:

@@ -75,6 +75,16 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
         raise
 
 
+class _Tried(Exception):
+    """Ends an attempt to write, which leaves nothing."""
+
+
+def check_writable(path: str | PathLike) -> None:
+    """Raise OSError where `replacing(path)` cannot write."""
+    with suppress(_Tried), replacing(path):
+        raise _Tried
+
+
 def _made(path: Path) -> tuple[Path, BinaryIO]:
     """A new file beside the path, locked, and its name."""
     while True:
