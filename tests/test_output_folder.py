@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -150,6 +151,52 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(ratings, tmp_pa
         assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / folder)]) == 1
         assert capsys.readouterr().err == f"gpumf: {tmp_path / folder}/model.npz: Permission denied\n"
     assert os.listdir(tmp_path) == ["m"]
+
+
+def interrupted_in(monkeypatch, epoch):
+    def interrupt(self, solver, number, rows):
+        if number == epoch:
+            raise KeyboardInterrupt
+        solver.epoch(number)
+
+    monkeypatch.setattr(ALS, "_epoch", interrupt)
+
+
+TEN = ["--factors", "2", "--epochs", "10", "--device", "cpu", "--json"]
+
+
+def test_an_interrupted_fit_keeps_the_epochs_done(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 3)
+    folder = tmp_path / "deep/m"
+    assert main(["fit", ratings["a"], *TEN, "-o", str(folder)]) == 130
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"gpumf: interrupted after epoch 3; {folder} has that model\n")
+    assert os.listdir(folder) == ["model.npz"]
+    model = gpumf.load(folder, "cpu")
+    assert model.epoch == 3 and len(model.recommend("u3", k=3)[0]) <= 3
+    before = tree(tmp_path)
+    assert main(["fit", ratings["b"], *TEN, "-o", str(folder)]) == 130
+    assert capsys.readouterr().err == f"gpumf: interrupted after epoch 3; {folder} keeps its older model\n"
+    assert tree(tmp_path) == before
+
+
+def test_a_fit_that_is_interrupted_in_its_first_epoch_leaves_nothing(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 0)
+    assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "deep/m")]) == 130
+    assert capsys.readouterr().err == "gpumf: interrupted\n" and os.listdir(tmp_path) == []
+
+
+def test_another_interrupt_waits_until_the_model_is_saved(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (signal.raise_signal(signal.SIGINT), fsync(file)))
+    try:
+        assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "m")]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == f"gpumf: interrupted after epoch 2; {tmp_path / 'm'} has that model\n"
+    assert os.listdir(tmp_path / "m") == ["model.npz"] and gpumf.load(tmp_path / "m", "cpu").epoch == 2
 
 
 def test_others_see_nothing_of_a_new_folder(ratings, tmp_path):

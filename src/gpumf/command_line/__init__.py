@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(line)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("gpumf: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"gpumf: {lists.shown(error) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "-o", "--output", required=True, metavar="FOLDER",
         help="where the model is kept: a new folder, which only you can read, an empty one, or that of an older "
-        "model, which is replaced; no other file is touched, and a folder with others is refused; in Python, "
+        "model, which is replaced; no other file is touched, and a folder with others is refused; after Ctrl-C the "
+        "folder has the model of the last complete epoch, unless it had an older one, which stays; in Python, "
         "gpumf.load(FOLDER) reads it",
     )  # fmt: skip
     fit.add_argument(

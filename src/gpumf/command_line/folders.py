@@ -87,6 +87,11 @@ def _is_of_0_2_0(path):
     return False
 
 
+def holds_model(folder: Path) -> bool:
+    """Whether something in the folder has the name of its model."""
+    return os.path.lexists(folder / _MODEL)
+
+
 def kept(folder: str, device: Device) -> Model | Blend:
     """The model that `gpumf fit` kept in the folder, or `save` of a model or blend in a file of this name."""
     path = Path(folder) if Path(folder).is_file() else Path(folder, _MODEL)
