@@ -132,12 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
     recommend.add_argument("model", metavar="FOLDER", help=_MODEL)
     whom = recommend.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--user", metavar="ID", help="as the ratings have it")
+    whom.add_argument("--user", metavar="ID", help="as the ratings have it; --user=ID where it begins with -")
     whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
     whom.add_argument(
-        "--new-user", nargs="+", metavar="ITEM=RATING",
+        "--new-user", nargs="+", action="extend", metavar="ITEM=RATING",
         help="ratings of a user whom the model does not know, or a CSV file of lines ITEM,RATING; for a model of "
-        "implicit feedback, items alone will do",
+        "implicit feedback, items alone will do; may be given several times, as --new-user=ITEM=RATING where an item "
+        "begins with -",
     )  # fmt: skip
     recommend.add_argument("-k", type=int, default=10, help="items; default: %(default)s")
     recommend.add_argument("--seen", action="store_true", help="list items that the user has rated, too")
@@ -146,8 +147,8 @@ def _parser() -> argparse.ArgumentParser:
     similar = command("similar", lists.similar, "list the items, or the users, that are most alike")
     similar.add_argument("model", metavar="FOLDER", help=_MODEL)
     which = similar.add_mutually_exclusive_group(required=True)
-    which.add_argument("--item", metavar="ID", help="as the ratings have it")
-    which.add_argument("--user", metavar="ID")
+    which.add_argument("--item", metavar="ID", help="as the ratings have it; --item=ID where it begins with -")
+    which.add_argument("--user", metavar="ID", help="as --item")
     similar.add_argument("-k", type=int, default=10, help="default: %(default)s")
     similar.add_argument("--device", default="auto")
 
