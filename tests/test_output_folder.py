@@ -289,6 +289,24 @@ def test_what_a_killed_save_left_is_cleared_by_the_next(suffix, tmp_path):
     assert gpumf.load(path, "cpu").user_ids.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("letter", ["a", "\u00e9", "\u2603"])
+def test_names_as_long_as_a_file_system_takes_are_saved_to(letter, tmp_path):
+    model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    size = len(letter.encode())
+    for length in (230, 231, 240, 255):
+        path = tmp_path / (letter * ((length - 4) // size) + "n" * ((length - 4) % size) + ".npz")
+        left = tmp_path / f".{path.name.encode()[: 230 - 230 % size].decode()}.{'0' * 16}.saving"
+        if length == 255:
+            left.write_text("of a process that was killed")
+            assert replacing.leftover(left.name, path)
+        model.save(path)
+        assert gpumf.load(path, "cpu").user_ids.tolist() == ["a", "b"] and not left.exists()
+        assert len(os.fsencode(path.name)) == length and os.listdir(tmp_path) == [path.name]
+        path.unlink()
+    with pytest.raises(OSError, match="File name too long"):
+        replacing.check_writable(tmp_path / ("n" * 256))
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="files of another user need root")
 def test_files_of_another_user_are_not_cleared(tmp_path):
     model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
