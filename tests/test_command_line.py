@@ -300,6 +300,22 @@ def test_a_new_user_gets_lists_of_pairs_and_of_files(model, said, tmp_path):
         assert words in said(*of, wrong, refused=1)
 
 
+def test_ids_may_begin_with_a_dash(table, fit, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # of the help
+    table.assign(user="-" + table.user, item="-" + table.item).to_csv(tmp_path / "dashes.csv", index=False)
+    fit(tmp_path / "dashes.csv", "--factors 2 --epochs 2")
+    of = tmp_path / "m", "--device cpu -k 3 --json"
+    assert said("recommend", *of, "--user=-u1")["user"] == "-u1"
+    assert said("similar", *of, "--item=-i1")["item"] == "-i1"
+    both = said("recommend", *of, "--new-user=-i1=5 --new-user=-i2=4")["items"]
+    (tmp_path / "new.csv").write_text("-i1,5\n-i2,4\n")
+    assert both == said("recommend", *of, "--new-user", tmp_path / "new.csv")["items"]
+    for command, flags in (("recommend", ("--user=ID", "--new-user=ITEM=RATING")), ("similar", ("--item=ID",))):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert set(flags) <= set(capsys.readouterr().out.split())
+
+
 def test_items_without_ratings_are_for_implicit_feedback(model, ratings, fit, said, tmp_path):
     (tmp_path / "items.csv").write_text("item\ni1\ni2\n")
     (tmp_path / "none.csv").write_text("")

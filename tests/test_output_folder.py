@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -96,6 +97,18 @@ def test_a_model_is_kept_beside_files_of_file_managers_and_loaded_by_its_folder(
         gpumf.load(tmp_path)
 
 
+def test_ratings_that_0_2_0_kept_beside_the_model_stay(ratings, tmp_path):
+    model_of(ratings, tmp_path / "m")
+    arrays = "model", "users", "items", "values", "user_ids", "item_ids"
+    np.savez(tmp_path / "m/ratings.npz", **dict.fromkeys(arrays, "als"))
+    before = (tmp_path / "m/ratings.npz").read_bytes()
+    assert main(["fit", ratings["b"], *FIT, "-o", str(tmp_path / "m")]) == 0
+    assert gpumf.load(tmp_path / "m", "cpu").item_ids[0].startswith("b")
+    assert (tmp_path / "m/ratings.npz").read_bytes() == before
+    np.savez(tmp_path / "m/ratings.npz", **dict.fromkeys(arrays[1:], "als"))
+    assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / "m")]) == 1
+
+
 def test_the_folder_of_the_ratings_is_refused(ratings, tmp_path, monkeypatch):
     shutil.copy(ratings["a"], tmp_path / "ratings.csv")
     monkeypatch.chdir(tmp_path)
@@ -128,6 +141,62 @@ def test_a_fit_that_fails_leaves_the_model_and_no_new_folders(ratings, tmp_path,
     with pytest.raises(OSError, match=r"No space left on device: '.*scores'"):
         search(ALS(device="cpu"), {"factors": [1]}, RATINGS, 1, folds=2, resume=tmp_path / "scores")
     assert tree(tmp_path) == before
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_training(ratings, tmp_path, monkeypatch, capsys):
+    (tmp_path / "m").mkdir()
+    monkeypatch.setattr(ALS, "fit", lambda *_, **__: pytest.fail("it is told before the training"))
+    monkeypatch.setattr(replacing.os, "open", lambda *_: (_ for _ in ()).throw(OSError(13, "Permission denied")))
+    for folder in ("m", "deep/er"):
+        assert main(["fit", ratings["a"], *FIT, "-o", str(tmp_path / folder)]) == 1
+        assert capsys.readouterr().err == f"gpumf: {tmp_path / folder}/model.npz: Permission denied\n"
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def interrupted_in(monkeypatch, epoch):
+    def interrupt(self, solver, number, rows):
+        if number == epoch:
+            raise KeyboardInterrupt
+        solver.epoch(number)
+
+    monkeypatch.setattr(ALS, "_epoch", interrupt)
+
+
+TEN = ["--factors", "2", "--epochs", "10", "--device", "cpu", "--json"]
+
+
+def test_an_interrupted_fit_keeps_the_epochs_done(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 3)
+    folder = tmp_path / "deep/m"
+    assert main(["fit", ratings["a"], *TEN, "-o", str(folder)]) == 130
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"gpumf: interrupted after epoch 3; {folder} has that model\n")
+    assert os.listdir(folder) == ["model.npz"]
+    model = gpumf.load(folder, "cpu")
+    assert model.epoch == 3 and len(model.recommend("u3", k=3)[0]) <= 3
+    before = tree(tmp_path)
+    assert main(["fit", ratings["b"], *TEN, "-o", str(folder)]) == 130
+    assert capsys.readouterr().err == f"gpumf: interrupted after epoch 3; {folder} keeps its older model\n"
+    assert tree(tmp_path) == before
+
+
+def test_a_fit_that_is_interrupted_in_its_first_epoch_leaves_nothing(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 0)
+    assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "deep/m")]) == 130
+    assert capsys.readouterr().err == "gpumf: interrupted\n" and os.listdir(tmp_path) == []
+
+
+def test_another_interrupt_waits_until_the_model_is_saved(ratings, tmp_path, monkeypatch, capsys):
+    interrupted_in(monkeypatch, 2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (signal.raise_signal(signal.SIGINT), fsync(file)))
+    try:
+        assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "m")]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == f"gpumf: interrupted after epoch 2; {tmp_path / 'm'} has that model\n"
+    assert os.listdir(tmp_path / "m") == ["model.npz"] and gpumf.load(tmp_path / "m", "cpu").epoch == 2
 
 
 def test_others_see_nothing_of_a_new_folder(ratings, tmp_path):
@@ -218,6 +287,24 @@ def test_what_a_killed_save_left_is_cleared_by_the_next(suffix, tmp_path):
     kept = {path.name, *others} | {f".m.{suffix}.{digit * 16}.saving" for digit in "12"}
     assert {entry.name for entry in tmp_path.iterdir()} == kept
     assert gpumf.load(path, "cpu").user_ids.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e9", "\u2603"])
+def test_names_as_long_as_a_file_system_takes_are_saved_to(letter, tmp_path):
+    model = ALS(2, device="cpu").fit((["a", "b"], ["x", "y"], [1, 2]), 1)
+    size = len(letter.encode())
+    for length in (230, 231, 240, 255):
+        path = tmp_path / (letter * ((length - 4) // size) + "n" * ((length - 4) % size) + ".npz")
+        left = tmp_path / f".{path.name.encode()[: 230 - 230 % size].decode()}.{'0' * 16}.saving"
+        if length == 255:
+            left.write_text("of a process that was killed")
+            assert replacing.leftover(left.name, path)
+        model.save(path)
+        assert gpumf.load(path, "cpu").user_ids.tolist() == ["a", "b"] and not left.exists()
+        assert len(os.fsencode(path.name)) == length and os.listdir(tmp_path) == [path.name]
+        path.unlink()
+    with pytest.raises(OSError, match="File name too long"):
+        replacing.check_writable(tmp_path / ("n" * 256))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="files of another user need root")

@@ -204,6 +204,37 @@ def test_first_fits_in_several_threads(threads, tmp_path):
         assert done.stdout.split() == ["2"] * threads, done.stderr
 
 
+INTERRUPTED = """
+import signal, threading
+from numba.core.codegen import CPUCodeLibrary
+from gpumf._util.jit import cached_njit
+signal.signal(signal.SIGINT, signal.default_int_handler)
+plain = CPUCodeLibrary._object_compiled_hook.__func__
+def interrupting(kind, *given):
+    if threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGINT)
+    return plain(kind, *given)
+CPUCodeLibrary._object_compiled_hook = classmethod(interrupting)
+def doubled(x):
+    return 2 * x
+elsewhere, here = cached_njit()(doubled), cached_njit()(doubled)
+thread = threading.Thread(target=elsewhere, args=(1,))
+thread.start()
+thread.join()
+try:
+    here(1.5)
+except KeyboardInterrupt:
+    print(len(here.compiled.signatures), here(1.5), elsewhere(4))
+"""
+
+
+def test_an_interrupt_waits_for_the_end_of_a_compilation(tmp_path):
+    """In LLVM's callbacks it would be lost, or leave a function without machine code."""
+    command, environment = [sys.executable, "-c", INTERRUPTED], os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "3.0", "8"], done.stderr
+
+
 def test_only_public_parts_of_numba_are_used():
     imports = re.compile(r"(?:from|import)\s+numba\.|numba\.(?:core|np|misc|cpython|cuda)\b")
     found = [path for path in sorted(PACKAGE.rglob("*.py")) if imports.search(path.read_text())]

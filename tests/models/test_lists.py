@@ -77,6 +77,24 @@ def test_only_items_drawn_anew_are_searched_again(monkeypatch):
     assert np.array_equal(drawn[0], wanted) and searched == sizes and len(sizes) > 3
 
 
+def test_few_draws_are_in_memory_at_a_time(monkeypatch):
+    train, test = RATINGS.split(0.2, seed=1)
+    model, searched = ALS(4, device="cpu").fit(train, 1), []
+    search, pairs_of = np.searchsorted, test.users * 20 + test.items
+    monkeypatch.setattr(np, "searchsorted", lambda cells, pairs: searched.append(pairs.size) or search(cells, pairs))
+    monkeypatch.setattr(lists, "_DRAWS_IN_MEMORY", 7 * 50)
+    met = []
+
+    def only_the_test_set(users, items):
+        met.append((users * 20 + items).ravel())
+        return np.isin(users * 20 + items, pairs_of) * 1.0
+
+    model._scores_at = only_the_test_set
+    assert model.evaluate_sampled(test, 1, negatives=50, seed=2) == {"hit_rate": 1, "ndcg": 1, "mrr": 1}
+    assert max(searched) == 7 * 50 and sum(map(len, met)) == test.nnz * 51
+    assert not np.isin(np.concatenate(met), train.users * 20 + train.items).any()
+
+
 def test_a_user_of_all_items_leaves_none_to_draw():
     train = Ratings([0, 0, 1], [0, 1, 1], [1, 2, 3], 2, 2)
     with pytest.raises(ValueError, match="nearly all"):

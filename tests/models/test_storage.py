@@ -149,6 +149,33 @@ def test_files_of_the_format_before_are_read(sets, tmp_path):
         ALS.load(path, device="cpu", mmap=True)
 
 
+def of_0_2_0(path):
+    """Make a file what gpumf 0.2.0 would have written."""
+    arrays = contents(path)
+    header = json.loads(str(arrays["header"]))
+    times = header["times"] | {"prepare": 0.5, "wall": 2.0}
+    del times["preprocess"], times["end_to_end"], header["units"], header["arrays"]
+    if header["model"] == "RBM":
+        del header["parameters"]["biases"], arrays["level_values"], arrays["user_biases"], arrays["item_biases"]
+    np.savez(path, **arrays | {"header": json.dumps(header | {"times": times})})
+
+
+@pytest.mark.parametrize(
+    "model", [ALS(2, biases=True, device="cpu"), RBM(4, biases=False, solver="sequential")], ids=["als", "rbm"]
+)
+def test_files_of_0_2_0_are_read(model, sets, tmp_path):
+    path = tmp_path / "model.npz"
+    model.fit(sets[0], 1).save(path)
+    of_0_2_0(path)
+    loaded = gpumf.load(path, device="cpu")
+    assert np.array_equal(loaded.predict([0, 1], [2, 3]), model.predict([0, 1], [2, 3]))
+    assert (loaded.times.preprocess, loaded.times.end_to_end) == (0.5, 2.0)
+    assert loaded.get_params()["biases"] is model.biases
+    loaded.save(path)
+    again = gpumf.load(path, device="cpu")
+    assert np.array_equal(again.fold_in(sets[1])._learned[0], loaded.fold_in(sets[1])._learned[0])
+
+
 def test_a_wrong_device_is_no_damage_of_the_file(sets, tmp_path):
     path = tmp_path / "model.npz"
     model = ALS(2, device="cpu").fit(sets[0], 1)

@@ -24,7 +24,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, Simpl
 
 import numpy as np
 
-from gpumf._util import paths, threads
+from gpumf._util import interrupts, paths, threads
 from gpumf._util.forks import in_children
 
 _KEPT = 8
@@ -208,8 +208,11 @@ def cached_by_size(make):
 
 @contextmanager
 def _first_use():
-    """Let one thread at a time import Numba and compile."""
-    with _STATE.lock:
+    """Let one thread at a time import Numba and compile.
+
+    Ctrl-C waits meanwhile: callbacks of LLVM lose it, or leave a function without machine code.
+    """
+    with _STATE.lock, interrupts.deferred():
         import numba
 
         yield numba

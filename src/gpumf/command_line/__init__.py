@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(line)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("gpumf: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"gpumf: {lists.shown(error) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "-o", "--output", required=True, metavar="FOLDER",
         help="where the model is kept: a new folder, which only you can read, an empty one, or that of an older "
-        "model, which is replaced; no other file is touched, and a folder with others is refused; in Python, "
+        "model, which is replaced; no other file is touched, and a folder with others is refused; after Ctrl-C the "
+        "folder has the model of the last complete epoch, unless it had an older one, which stays; in Python, "
         "gpumf.load(FOLDER) reads it",
     )  # fmt: skip
     fit.add_argument(
@@ -131,12 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
     recommend.add_argument("model", metavar="FOLDER", help=_MODEL)
     whom = recommend.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--user", metavar="ID", help="as the ratings have it")
+    whom.add_argument("--user", metavar="ID", help="as the ratings have it; --user=ID where it begins with -")
     whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
     whom.add_argument(
-        "--new-user", nargs="+", metavar="ITEM=RATING",
+        "--new-user", nargs="+", action="extend", metavar="ITEM=RATING",
         help="ratings of a user whom the model does not know, or a CSV file of lines ITEM,RATING; for a model of "
-        "implicit feedback, items alone will do",
+        "implicit feedback, items alone will do; may be given several times, as --new-user=ITEM=RATING where an item "
+        "begins with -",
     )  # fmt: skip
     recommend.add_argument("-k", type=int, default=10, help="items; default: %(default)s")
     recommend.add_argument("--seen", action="store_true", help="list items that the user has rated, too")
@@ -145,8 +147,8 @@ def _parser() -> argparse.ArgumentParser:
     similar = command("similar", lists.similar, "list the items, or the users, that are most alike")
     similar.add_argument("model", metavar="FOLDER", help=_MODEL)
     which = similar.add_mutually_exclusive_group(required=True)
-    which.add_argument("--item", metavar="ID", help="as the ratings have it")
-    which.add_argument("--user", metavar="ID")
+    which.add_argument("--item", metavar="ID", help="as the ratings have it; --item=ID where it begins with -")
+    which.add_argument("--user", metavar="ID", help="as --item")
     similar.add_argument("-k", type=int, default=10, help="default: %(default)s")
     similar.add_argument("--device", default="auto")
 

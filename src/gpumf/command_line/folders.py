@@ -6,12 +6,13 @@ import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import numpy as np
 
 import gpumf
 from gpumf._util.validation import brief
-from gpumf.models.replacing import leftover
+from gpumf.models.replacing import check_writable, leftover, open_file
 from gpumf.models.storage import is_model
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _MODEL = "model.npz"
 _OF_DESKTOPS = ".DS_Store", "Thumbs.db", "desktop.ini"
 """Files that file managers write into any folder."""
+_RATINGS_OF_0_2_0 = "ratings.npz", {"model", "users", "items", "values", "user_ids", "item_ids"}
+"""What gpumf 0.2.0 wrote beside the model, and its arrays: nothing reads or touches it now."""
 
 
 @contextmanager
@@ -35,6 +38,7 @@ def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
     Raises
     ------
     ValueError : the folder is none, or holds something else than such a model
+    OSError : nothing can be written to it
     """
     missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
 
@@ -44,6 +48,7 @@ def output_folder(folder: Path) -> Iterator[Callable[..., None]]:
 
     try:
         _prepare(folder)
+        check_writable(folder / _MODEL)
         yield save
     except BaseException:
         for place in missing:
@@ -67,10 +72,24 @@ def _prepare(folder):
                 f"{folder} holds {name}, which gpumf fit did not write, or which is damaged; remove it, or give "
                 "another --output"
             )
-        if name not in _OF_DESKTOPS and name != _MODEL and not leftover(name, path):
+        if not (name in (*_OF_DESKTOPS, _MODEL) or leftover(name, path) or _is_of_0_2_0(folder / name)):
             raise ValueError(
                 f"{folder} holds {name}, which gpumf fit did not write and leaves as it is; give another --output"
             )
+
+
+def _is_of_0_2_0(path):
+    """Whether a file is the ratings that `gpumf fit` of 0.2.0 kept beside the model."""
+    name, arrays = _RATINGS_OF_0_2_0
+    if path.name == name:
+        with suppress(Exception), open_file(path) as file, ZipFile(file) as archive:
+            return sorted(archive.namelist()) == sorted(f"{array}.npy" for array in arrays)
+    return False
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether something in the folder has the name of its model."""
+    return os.path.lexists(folder / _MODEL)
 
 
 def kept(folder: str, device: Device) -> Model | Blend:

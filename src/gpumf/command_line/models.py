@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS
+from gpumf._util import interrupts
 from gpumf._util.validation import brief, integer
-from gpumf.command_line.folders import as_text, ids_of, kept, output_folder
+from gpumf.command_line.folders import as_text, holds_model, ids_of, kept, output_folder
 from gpumf.ratings import DataError, Ratings, dataset_names, load_dataset, read_ratings
 
 _K = 10  # length of the lists that held-back ratings judge
@@ -42,7 +44,10 @@ def fit(options: Namespace) -> tuple[dict, str]:
             )
         train, test = (ratings, None) if options.test is None else ratings.split(options.test, options.seed)
         epochs = {} if options.epochs is None else {"epochs": options.epochs}
-        model.fit(train, validation=test, progress=not options.json, ids=True, **epochs)
+        try:
+            model.fit(train, validation=test, progress=not options.json, ids=True, **epochs)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_kept_of_interrupted(model, output, save, options.ratings_kept)) from None
         save(model, seen=options.ratings_kept)
     answer = {"model": options.model, "folder": str(output), "solver": model.solver, "device": model.device}
     answer |= {"users": train.n_users, "items": train.n_items, "ratings": train.nnz, "epochs": model.epoch}
@@ -60,6 +65,18 @@ def fit(options: Namespace) -> tuple[dict, str]:
         answer |= {f"test_{name.lower()}": value for name, value in found.items()}
         text += "; held back: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())
     return answer, text
+
+
+def _kept_of_interrupted(model: Any, output: Path, save: Any, seen: bool) -> str:
+    """Keep a model whose training was interrupted, unless the folder has an older one; what to say of it."""
+    if not model.epoch:
+        return "interrupted"
+    said = f"interrupted after epoch {model.epoch}; {output}"
+    if holds_model(output):
+        return f"{said} keeps its older model"
+    with suppress(KeyboardInterrupt), interrupts.deferred():  # another one, which came while the model was saved
+        save(model, seen=seen)
+    return f"{said} has that model"
 
 
 def evaluate(options: Namespace) -> tuple[dict, str]:

@@ -14,6 +14,7 @@ from gpumf.distributed.als import ALSWorker, shard_of, way_of
 from gpumf.distributed.fetching import FetchingALSWorker
 from gpumf.distributed.sgd import SGDWorker, own_blocks
 from gpumf.distributed.sources import Parts, balanced_bounds, own_of
+from gpumf.models.replacing import check_writable
 from gpumf.ratings.damped import Damped
 
 
@@ -73,7 +74,7 @@ class _Training:
         self._comm, self._job, self._model = comm, job, job.model
         model = self._model
         if job.checkpoint and comm.rank == 0:
-            checkpoints.check_writable(job.checkpoint)
+            check_writable(job.checkpoint)
         loaded = sources.load(train, comm.rank, job.shape, job.scale)
         ids, ratings = sources.numbered(comm, loaded, job.shape)
         held_out = sources.of_known(sources.load(validation, comm.rank), ids) if job.validated else None

@@ -24,6 +24,7 @@ else:
 
 _MAX_DRAWS = 1000
 _BYTES_A_DRAW = 48  # 42 were measured
+_DRAWS_IN_MEMORY = 1 << 23  # 64 MiB of items
 _DRAWS_AT_ONCE = 1 << 17  # whose vectors are gathered
 
 
@@ -202,7 +203,8 @@ class Lists(_Base):
         k, negatives = integer("k", k, 1), integer("negatives", negatives, 1)
         if not test.nnz:
             raise ValueError("there are no test ratings")
-        asked, free = _BYTES_A_DRAW * test.nnz * negatives, free_bytes()
+        step = max(_DRAWS_IN_MEMORY // negatives, 1)
+        asked, free = _BYTES_A_DRAW * min(step, test.nnz) * negatives, free_bytes()
         if asked > free:
             raise backends.out_of_memory(f"{negatives} negatives of {test.nnz} test ratings each", asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
@@ -211,29 +213,42 @@ class Lists(_Base):
         if seen_rows is not None:
             rated = np.concatenate([seen_rows.cells(n_items), rated])
         rated.sort()
-        known = np.flatnonzero(self._item_counts > 0)
-        drawn = known[rng.integers(len(known), size=test.nnz * negatives)]
-        again = np.arange(len(drawn))  # those not known to be unrated
-        for _ in range(_MAX_DRAWS):
-            pairs = test.users[again // negatives] * n_items + drawn[again]
-            places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
-            again = again[rated[places] == pairs]
-            if not len(again):
-                break
-            drawn[again] = known[rng.integers(len(known), size=len(again))]
-        else:
-            user = test.users[again[0] // negatives]
-            raise ValueError(f"user {user} has rated nearly all items, which leaves none to draw")
-        drawn = drawn.reshape(test.nnz, negatives)
-        ranks, step = np.empty(test.nnz), max(_DRAWS_AT_ONCE // negatives, 1)
+        known, ranks = np.flatnonzero(self._item_counts > 0), np.empty(test.nnz)
         for begin in range(0, test.nnz, step):
             rows = slice(begin, begin + step)
-            others = self._scores_at(test.users[rows, None], drawn[rows])
-            own = self._scores_at(test.users[rows], test.items[rows])[:, None]
-            ranks[rows] = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
+            users = test.users[rows]
+            drawn = _drawn(rng, users, negatives, known, rated, n_items)
+            ranks[rows] = self._ranks_among(users, test.items[rows], drawn)
         hits = ranks <= k
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
         return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}
+
+    def _ranks_among(self, users, items, drawn):
+        """The rank of each user's item among those drawn for it, int64 (n, negatives); equal ones count half."""
+        ranks, step = np.empty(len(users)), max(_DRAWS_AT_ONCE // drawn.shape[1], 1)
+        for begin in range(0, len(users), step):
+            rows = slice(begin, begin + step)
+            others = self._scores_at(users[rows, None], drawn[rows])
+            own = self._scores_at(users[rows], items[rows])[:, None]
+            ranks[rows] = 1 + (others > own).sum(axis=1) + (others == own).sum(axis=1) / 2
+        return ranks
+
+
+def _drawn(rng, users, negatives, known, rated, n_items):
+    """Items drawn for each user of those known, which the user has not rated: int64 (users, negatives).
+
+    rated : user * n_items + item of all rated pairs, ascending
+    """
+    drawn = known[rng.integers(len(known), size=len(users) * negatives)]
+    again = np.arange(len(drawn))  # those not known to be unrated
+    for _ in range(_MAX_DRAWS):
+        pairs = users[again // negatives] * n_items + drawn[again]
+        places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
+        again = again[rated[places] == pairs]
+        if not len(again):
+            return drawn.reshape(len(users), negatives)
+        drawn[again] = known[rng.integers(len(known), size=len(again))]
+    raise ValueError(f"user {users[again[0] // negatives]} has rated nearly all items, which leaves none to draw")
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:

@@ -345,6 +345,12 @@ class RBM(Model):
         sides = (users,), (items,)
         return (users, self.hidden), (items, *levels, self.hidden), (items, *levels), (self.hidden,), levels, *sides
 
+    @classmethod
+    def _of_content(cls, header, arrays, device, numbers=True):
+        if "biases" not in header["parameters"]:
+            header, arrays = _of_0_2_0(header, arrays)
+        return super()._of_content(header, arrays, device, numbers)
+
     def _set_learned(self, arrays):
         super()._set_learned(arrays)
         self._n_levels = self.item_weights.shape[1]
@@ -473,6 +479,14 @@ class RBM(Model):
 
 def _zeros(n: int) -> np.ndarray:
     return np.zeros(n, np.float32)
+
+
+def _of_0_2_0(header, arrays):
+    """Header and arrays of a file of gpumf 0.2.0, whose RBMs have no biases: levels are equally spaced ratings."""
+    n_levels = min(arrays["item_weights"].shape[1], MAX_LEVELS)  # more are refused
+    found = {"level_values": level_values(header["scale"], n_levels)}
+    found |= {"user_biases": _zeros(len(arrays["user_known"])), "item_biases": _zeros(len(arrays["item_counts"]))}
+    return header | {"parameters": header["parameters"] | {"biases": False}}, found | arrays
 
 
 def level_logarithms(items: np.ndarray, levels: np.ndarray, shape: tuple[int, int], prior: float = 1.0) -> np.ndarray:

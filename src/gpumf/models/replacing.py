@@ -25,6 +25,7 @@ except ImportError:  # on Windows, where what a killed process left is not told 
     fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".saving"
+_MAX_NAME = 255  # bytes, in most file systems
 
 
 def open_file(path: str | PathLike) -> BinaryIO:
@@ -75,10 +76,20 @@ def replacing(path: str | PathLike) -> Iterator[BinaryIO]:
         raise
 
 
+class _Tried(Exception):
+    """Ends an attempt to write, which leaves nothing."""
+
+
+def check_writable(path: str | PathLike) -> None:
+    """Raise OSError where `replacing(path)` cannot write."""
+    with suppress(_Tried), replacing(path):
+        raise _Tried
+
+
 def _made(path: Path) -> tuple[Path, BinaryIO]:
     """A new file beside the path, locked, and its name."""
     while True:
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
+        beside = path.with_name(f".{_start(path)}.{secrets.token_hex(8)}{_SUFFIX}")
         try:
             new = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:
@@ -93,9 +104,19 @@ def _made(path: Path) -> tuple[Path, BinaryIO]:
         file.close()
 
 
+def _start(path: Path) -> str:
+    """The name of a path, cut so that those of files beside it are no longer than file systems take."""
+    name = path.name
+    if len(os.fsencode(name)) > _MAX_NAME:  # which is told when the file beside it is made
+        return name
+    while len(os.fsencode(name)) > _MAX_NAME - len("..0123456789abcdef") - len(_SUFFIX):
+        name = name[:-1]
+    return name
+
+
 def leftover(name: str, path: Path) -> bool:
     """Whether a file of this name, in the folder of `path`, is one that `replacing(path)` makes."""
-    return re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}{re.escape(_SUFFIX)}", name) is not None
+    return re.fullmatch(rf"\.{re.escape(_start(path))}\.[0-9a-f]{{16}}{re.escape(_SUFFIX)}", name) is not None
 
 
 def _clear(path: Path) -> None:

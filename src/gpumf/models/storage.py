@@ -35,6 +35,8 @@ _TENSORS = ".safetensors"
 _FORMAT = 5
 _READ = 4, 5
 """Formats that are read: 5 may have ids, and what users rated, where 4 has neither."""
+_PHASES_OF_0_2_0 = {"prepare": "preprocess", "wall": "end_to_end"}
+"""Fields of `Times` by their names in files of gpumf 0.2.0."""
 
 
 def write(path: str | PathLike, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -271,7 +273,8 @@ class Stored(_Base):
         model.mean = number("mean", mean, least=-np.inf)
         check_scale(scale)
         model.scale = scale and tuple(number("scale", bound, least=-np.inf) for bound in scale)
-        model.times = Times(**{name: number(name, value, least=0) for name, value in header["times"].items()})
+        times = {_PHASES_OF_0_2_0.get(name, name): value for name, value in header["times"].items()}
+        model.times = Times(**{name: number(name, value, least=0) for name, value in times.items()})
         model.history = history_of(header["history"])
         model.epoch = integer("epoch", header["epoch"], 0, int(model.history.epoch.max()))
         model._units = header.get("units")
