@@ -9,6 +9,7 @@ part wants the package rmm. How well the models rank is another question, for re
 """
 
 import time
+from functools import partial
 from importlib.metadata import version
 
 import numpy as np
@@ -19,7 +20,7 @@ from gpumf import ImplicitALS, backends
 from gpumf._util import threads
 from gpumf._util.counter_rng import random_subset
 from gpumf_study.claims import Claim, above, below
-from gpumf_study.experiments import load_ratings, training_ratings
+from gpumf_study.experiments import _kept, load_ratings, training_ratings
 from gpumf_study.experiments.gpumf.als_implicit_cpu import STEPS, confidences
 from gpumf_study.experiments.gpumf.als_implicit_cpu import (
     why_unavailable as why_unavailable,  # of this one as of that
@@ -61,18 +62,27 @@ def run(data, factors, iterations, repeats, steps):
             usable = device == "cpu" or (backends.available() and (model != PEER or _gpu_of_peer()))
             if device not in iterations or not usable:
                 continue
-            fit, where = (_peer, device) if model == PEER else (_ours, solver)
-            for repeat in range(-1, repeats):
-                for n in iterations[device][:1] if repeat < 0 else iterations[device]:
-                    seconds, found = fit(where, train, matrix, f, n, steps)
-                    loss = _loss(train, *found) if n == max(iterations[device]) else np.nan
-                    rows.append((model, solver, device, f, repeat, n, seconds, loss))
+            fit = partial(_peer, device) if model == PEER else partial(_ours, solver)
+            fits = partial(_fits, partial(fit, train, matrix, f), train, iterations[device], repeats, steps)
+            of_program = _kept.once(f"{model}-{device}-{solver}-{f}", fits)
+            rows += [(model, solver, device, f, *row) for row in of_program]
     columns = ["model", "solver", "device", "factors", "repeat", "x_iterations", "seconds", "value"]
-    frame = pd.DataFrame(rows, columns=columns).query("repeat >= 0").reset_index(drop=True)
+    frame = pd.DataFrame(rows, columns=columns)
     frame = frame.assign(data=ratings.name, task="fit", phase="end_to_end", threads=threads.count())
     frame = frame.assign(x_cg_steps=steps, x_version=version(PEER))
     frame["metric"] = np.where(frame.value.notna(), "loss", None)
     return frame
+
+
+def _fits(fit, train, iterations, repeats, steps):
+    """(repeat, iterations, seconds, loss or NaN) of each fit of a program, after one that is not kept."""
+    fit(iterations[0], steps)
+    rows = []
+    for repeat in range(repeats):
+        for n in iterations:
+            seconds, found = fit(n, steps)
+            rows.append((repeat, n, seconds, _loss(train, *found) if n == max(iterations) else np.nan))
+    return rows
 
 
 def _gpu_of_peer():
