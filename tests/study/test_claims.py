@@ -311,9 +311,10 @@ def test_every_criterion_can_give_each_verdict(of):
     low, high, none = of.criterion.low, of.criterion.high, of.criterion.no_effect
     ends = [end for end in (low, high) if np.isfinite(end)]
     width = min(abs(ends[0]), abs(ends[-1] - ends[0]) or abs(ends[0])) / 8 or 0.1
+    width = min([width, *(abs(end - none) / 8 for end in ends if none is not None)])
     middle = sum(ends) / 2 if len(ends) == 2 else ends[0] + (4 * width if low in ends else -4 * width)
     outside = {end + (-2 * width if end == low else 2 * width) for end in ends}
-    centers = {middle, *ends, *outside} | ({none} if none is not None else set())
+    centers = {middle, *ends, *outside} | ({none, 2 * none - middle} if none is not None else set())
     said = {verdict(of, Estimate(center, center - width, center + width, 5)) for center in centers}
     given = {"not testable"} if of.missing else {"not evidence"} if of.evidence == "built in" else None
     possible = {"replicated", "inconclusive", "not replicated"} | (
