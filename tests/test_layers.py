@@ -97,7 +97,7 @@ def test_there_are_at_most_three_levels_of_inheritance():
 @pytest.mark.parametrize(
     ("device", "factors", "biases", "most"),
     [
-        ("cpu", 16, False, 150),
+        ("cpu", 16, False, 155),
         ("cpu", 16, "damped", 200),
         ("emulator", 100, False, 600),
         ("emulator", 100, "damped", 1000),

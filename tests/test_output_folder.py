@@ -1,5 +1,6 @@
 """The folder of `gpumf fit`: what is in it stays, and readers meet one whole model."""
 
+import errno
 import hashlib
 import json
 import os
@@ -186,17 +187,45 @@ def test_a_fit_that_is_interrupted_in_its_first_epoch_leaves_nothing(ratings, tm
     assert capsys.readouterr().err == "gpumf: interrupted\n" and os.listdir(tmp_path) == []
 
 
-def test_another_interrupt_waits_until_the_model_is_saved(ratings, tmp_path, monkeypatch, capsys):
-    interrupted_in(monkeypatch, 2)
+@pytest.fixture
+def interrupting(monkeypatch):
+    """Have a function of a module, or of a class, be interrupted when it begins, and do its work, or raise, then."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (signal.raise_signal(signal.SIGINT), fsync(file)))
-    try:
-        assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "m")]) == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().err == f"gpumf: interrupted after epoch 2; {tmp_path / 'm'} has that model\n"
-    assert os.listdir(tmp_path / "m") == ["model.npz"] and gpumf.load(tmp_path / "m", "cpu").epoch == 2
+
+    def interrupt(owner, name, failing=None):
+        work = getattr(owner, name)
+
+        def interrupted(*given):
+            signal.raise_signal(signal.SIGINT)
+            if failing:
+                raise failing
+            return work(*given)
+
+        monkeypatch.setattr(owner, name, interrupted)
+
+    yield interrupt
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("first", [2, None])
+@pytest.mark.parametrize("when", [(os, "fsync"), (ALS, "_finish")])
+def test_an_interrupt_waits_for_a_whole_model(ratings, tmp_path, monkeypatch, interrupting, capsys, first, when):
+    if first is not None:
+        interrupted_in(monkeypatch, first)
+    interrupting(*when)
+    assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "m")]) == 130
+    epoch, folder = first or 10, tmp_path / "m"
+    in_the_end = first is None and when[0] is os
+    said = f"the last epoch; {folder} has the model" if in_the_end else f"epoch {epoch}; {folder} has that model"
+    assert capsys.readouterr().err == f"gpumf: interrupted after {said}\n"
+    assert os.listdir(folder) == ["model.npz"] and gpumf.load(folder, "cpu").epoch == epoch
+
+
+def test_a_model_that_cannot_be_saved_is_told_in_any_case(ratings, tmp_path, monkeypatch, interrupting, capsys):
+    interrupted_in(monkeypatch, 2)
+    interrupting(os, "fsync", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert main(["fit", ratings["a"], *TEN, "-o", str(tmp_path / "m")]) == 1
+    assert "No space left on device" in capsys.readouterr().err and os.listdir(tmp_path) == []
 
 
 def test_others_see_nothing_of_a_new_folder(ratings, tmp_path):

@@ -4,7 +4,6 @@ import inspect
 import json
 import sys
 from argparse import Namespace
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,8 @@ def fit(options: Namespace) -> tuple[dict, str]:
             model.fit(train, validation=test, progress=not options.json, ids=True, **epochs)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept_of_interrupted(model, output, save, options.ratings_kept)) from None
-        save(model, seen=options.ratings_kept)
+        if _saved_whole(model, save, options.ratings_kept):
+            raise KeyboardInterrupt(f"interrupted after the last epoch; {output} has the model")
     answer = {"model": options.model, "folder": str(output), "solver": model.solver, "device": model.device}
     answer |= {"users": train.n_users, "items": train.n_items, "ratings": train.nnz, "epochs": model.epoch}
     answer |= {"seconds": float(model.history.seconds.iloc[-1])}
@@ -74,9 +74,25 @@ def _kept_of_interrupted(model: Any, output: Path, save: Any, seen: bool) -> str
     said = f"interrupted after epoch {model.epoch}; {output}"
     if holds_model(output):
         return f"{said} keeps its older model"
-    with suppress(KeyboardInterrupt), interrupts.deferred():  # another one, which came while the model was saved
-        save(model, seen=seen)
+    _saved_whole(model, save, seen)
     return f"{said} has that model"
+
+
+def _saved_whole(model: Any, save: Any, seen: bool) -> bool:
+    """Save the model, which Ctrl-C does not stop; whether it came."""
+    failed = None
+    try:
+        with interrupts.deferred():
+            try:
+                save(model, seen=seen)
+            except Exception as error:
+                failed = error
+    except KeyboardInterrupt:
+        if not failed:
+            return True
+    if failed:
+        raise failed
+    return False
 
 
 def evaluate(options: Namespace) -> tuple[dict, str]:

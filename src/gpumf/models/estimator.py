@@ -660,9 +660,11 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 if ending.over(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
-            self._finish(clock, *newest, room)
+            with interrupts.deferred():
+                self._finish(clock, *newest, room)
             raise
-        self._finish(clock, *newest, room)
+        with interrupts.deferred():
+            self._finish(clock, *newest, room)
         return train
 
     def _watch(self, validation, rows):

@@ -206,7 +206,8 @@ class Lists(_Base):
         step = max(_DRAWS_IN_MEMORY // negatives, 1)
         asked, free = _BYTES_A_DRAW * min(step, test.nnz) * negatives, free_bytes()
         if asked > free:
-            raise backends.out_of_memory(f"{negatives} negatives of {test.nnz} test ratings each", asked, free)
+            asked_for = f"{negatives} negatives for each of {min(step, test.nnz)} test ratings at a time"
+            raise backends.out_of_memory(asked_for, asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
         n_items, seen_rows = np.int64(self._shape[1]), self._rows_seen(seen)
         rated = test.users * n_items + test.items  # pairs as one number
@@ -217,8 +218,8 @@ class Lists(_Base):
         for begin in range(0, test.nnz, step):
             rows = slice(begin, begin + step)
             users = test.users[rows]
-            drawn = _drawn(rng, users, negatives, known, rated, n_items)
-            ranks[rows] = self._ranks_among(users, test.items[rows], drawn)
+            of_block = rng, users, negatives, known, rated, n_items
+            ranks[rows] = self._ranks_among(users, test.items[rows], _drawn(*of_block))  # no name keeps them
         hits = ranks <= k
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
         return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}

@@ -58,20 +58,27 @@ def run(data, factors, iterations, repeats, steps):
     train = training_ratings(ratings)
     matrix, rows = confidences(train, ALPHA), []
     for f in factors:
-        for model, solver, device in tqdm(PROGRAMS, desc=f"peers_als, {f} factors", leave=False):
-            usable = device == "cpu" or (backends.available() and (model != PEER or _gpu_of_peer()))
-            if device not in iterations or not usable:
-                continue
-            fit = partial(_peer, device) if model == PEER else partial(_ours, solver)
-            fits = partial(_fits, partial(fit, train, matrix, f), train, iterations[device], repeats, steps)
-            of_program = _kept.once(f"{model}-{device}-{solver}-{f}", fits)
-            rows += [(model, solver, device, f, *row) for row in of_program]
+        for device, of_device in iterations.items():  # a ratio is of programs of one device, in one process
+            fits = partial(_of_device, device, train, matrix, f, of_device, repeats, steps)
+            rows += _kept.once(f"{device}-{f}", fits)
     columns = ["model", "solver", "device", "factors", "repeat", "x_iterations", "seconds", "value"]
     frame = pd.DataFrame(rows, columns=columns)
     frame = frame.assign(data=ratings.name, task="fit", phase="end_to_end", threads=threads.count())
     frame = frame.assign(x_cg_steps=steps, x_version=version(PEER))
     frame["metric"] = np.where(frame.value.notna(), "loss", None)
     return frame
+
+
+def _of_device(device, train, matrix, factors, iterations, repeats, steps):
+    """The rows of all programs of a device, with so many factors."""
+    programs = [(model, solver) for model, solver, of in PROGRAMS if of == device]
+    rows = []
+    for model, solver in tqdm(programs, desc=f"peers_als, {device}, {factors} factors", leave=False):
+        if device == "cpu" or (backends.available() and (model != PEER or _gpu_of_peer())):
+            fit = partial(_peer, device) if model == PEER else partial(_ours, solver)
+            found = _fits(partial(fit, train, matrix, factors), train, iterations, repeats, steps)
+            rows += [(model, solver, device, factors, *row) for row in found]
+    return rows
 
 
 def _fits(fit, train, iterations, repeats, steps):
