@@ -206,7 +206,7 @@ class Lists(_Base):
         step = max(_DRAWS_IN_MEMORY // negatives, 1)
         asked, free = _BYTES_A_DRAW * min(step, test.nnz) * negatives, free_bytes()
         if asked > free:
-            asked_for = f"{negatives} negatives for each of {min(step, test.nnz)} test ratings at a time"
+            asked_for = f"{negatives} negatives of {min(step, test.nnz)} test ratings at a time"
             raise backends.out_of_memory(asked_for, asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
         n_items, seen_rows = np.int64(self._shape[1]), self._rows_seen(seen)
