@@ -17,6 +17,7 @@ import gpumf
 from gpumf import ALS, search
 from gpumf.command_line import main
 from gpumf.models import replacing
+from gpumf.models.times import Clock
 from support import planted
 
 RATINGS, _ = planted(30, 20, noise=0.1)
@@ -208,7 +209,7 @@ def interrupting(monkeypatch):
 
 
 @pytest.mark.parametrize("first", [2, None])
-@pytest.mark.parametrize("when", [(os, "fsync"), (ALS, "_finish")])
+@pytest.mark.parametrize("when", [(os, "fsync"), (Clock, "stop")])
 def test_an_interrupt_waits_for_a_whole_model(ratings, tmp_path, monkeypatch, interrupting, capsys, first, when):
     if first is not None:
         interrupted_in(monkeypatch, first)

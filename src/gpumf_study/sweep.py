@@ -134,6 +134,11 @@ def converged(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~diverged(frame)]
 
 
+def real_data(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of real data sets: on synthetic ones the epochs to an error were calibrated."""
+    return frame[~frame.data.str.endswith("-synthetic")]
+
+
 def last_epoch(frame: pd.DataFrame, metric: str = "rmse") -> pd.DataFrame:
     """Return the last epoch of each run that converged."""
     return _one_a_run(course(converged(frame), metric), lambda runs: runs.tail(1))

@@ -660,11 +660,9 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 if ending.over(newest[1][-1]):
                     break
         except (KeyboardInterrupt, DivergedError):
-            with interrupts.deferred():
-                self._finish(clock, *newest, room)
-            raise
-        with interrupts.deferred():
             self._finish(clock, *newest, room)
+            raise
+        self._finish(clock, *newest, room)
         return train
 
     def _watch(self, validation, rows):
@@ -694,6 +692,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
     def _keep_orders(self, train):
         """Keep of a training set, as it was trained on, what the first list of recommendations would make again."""
 
+    @interrupts.deferred()  # else a model could be half another one
     def _finish(self, clock, arrays, rows, best, room=None):
         """Keep what is learned; on a device, in the arrays of its `room`, if one was made."""
         import pandas as pd

@@ -64,7 +64,7 @@ def deviations(frame):
 
 def gaps(frame):
     """Return by real data set and repeat the least RMSE in file order minus that of shuffled ratings."""
-    found = least(frame[~frame.data.str.endswith("-synthetic")])
+    found = least(sweep.real_data(frame))
     table = found.pivot(index=["data", "repeat"], columns="variant", values="value")
     return (table[FILE] - table[SHUFFLED]).rename("gap").reset_index()
 

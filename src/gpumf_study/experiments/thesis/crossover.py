@@ -19,7 +19,7 @@ from tqdm import tqdm
 from gpumf import ALS, SGD, backends
 from gpumf._util.counter_rng import random_subset
 from gpumf_study import figure_style as style
-from gpumf_study import results
+from gpumf_study import results, sweep
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import load_ratings, trained
 from gpumf_study.experiments._expected import SHAPE, expected, named
@@ -178,11 +178,6 @@ def summary(frame):
     return table.reset_index().sort_values(["variant", "data", "density", "factors"], ignore_index=True)
 
 
-def real(frame):
-    """Return the rows of real data: on synthetic ones the epochs to an error were calibrated."""
-    return frame[~frame.data.str.endswith("synthetic")]
-
-
 def shares(frame):
     """Return the share of the real settings that count in which SGD is faster, a data set a repeat: x_share_sgd."""
     table = _counting(frame)
@@ -215,7 +210,7 @@ def judged(frame, left_out=True):
 
 def named_gain(frame):
     """Return by how much what is `judged` on real data is more often right than the model that mostly is: x_gain."""
-    table = real(judged(frame))
+    table = sweep.real_data(judged(frame))
     right, most = table.named == table.faster, table.faster == table.faster.mode().iloc[0] if len(table) else None
     gains = (right.astype(float) - most).groupby(table.data, sort=False).mean() if len(table) else []
     return pd.DataFrame({"repeat": range(len(gains)), "x_gain": list(gains)})
@@ -230,7 +225,7 @@ def expected_factor(frame):
 
 def _counting(frame):
     """The real settings of the fastest versions whose error is below that of user and item biases."""
-    frame = real(counting(frame))
+    frame = sweep.real_data(counting(frame))
     table = summary(frame) if len(frame) else pd.DataFrame(columns=["data", "variant", "ratio", *_PLACE])
     return table[(table.variant == "fastest") & table.ratio.notna()]
 
