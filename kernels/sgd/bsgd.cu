@@ -12,7 +12,7 @@
 // Where the source is silent: how k threads form a sum; here with the tree of newgpusgd.cu.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //           seconds  % of roofline  gain
-//     bsgd  0.345    0.58           –
+//     bsgd  0.348    0.57           –
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 

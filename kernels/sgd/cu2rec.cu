@@ -27,9 +27,9 @@
 //     of half the loss.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                               seconds  % of roofline  gain
-//     cu2rec, early bird loses  0.0411   4.9            –
-//     cu2rec                    0.036    5.6            1.14 x over cu2rec, early bird loses
-//     cu2rec, atomic            –        –              diverged
+//     cu2rec, early bird loses  0.0417   4.8            –
+//     cu2rec                    0.0361   5.5            1.16 x over cu2rec, early bird loses
+//     cu2rec, atomic            0.0487   4.1            0.856 x over cu2rec, early bird loses
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

@@ -16,8 +16,8 @@
 // Rows of up to 64 factors take a part of a warp (common/vec4_rows.cuh). The sums and the update itself are FP32.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                        seconds  % of roofline  gain
-//     cumf_sgd           0.0224   8.9            2.36 x over hogwild
-//     cumf_sgd, blocked  0.169    1.2            0.132 x over cumf_sgd
+//     cumf_sgd           0.0244   8.2            2.2 x over hogwild
+//     cumf_sgd, blocked  0.172    1.2            0.142 x over cumf_sgd
 #include "common/vec4_rows.cuh"
 
 // Updates by the ratings begin to end - 1, in order, by one group.

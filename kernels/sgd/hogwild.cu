@@ -9,7 +9,7 @@
 // matrix is sparse; which ones depends on timing, so two runs differ.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //              seconds  % of roofline  gain
-//     hogwild  0.0528   3.8            –
+//     hogwild  0.0535   3.7            –
 #include "common/group.cuh"
 #include "common/random.cuh"
 #include "common/sgd.cuh"

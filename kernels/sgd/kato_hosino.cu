@@ -12,7 +12,7 @@
 // sequential. The learning rate applies to one rating, as in Algorithm 4.1.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                  seconds  % of roofline  gain
-//     kato_hosino  0.115    1.7            –
+//     kato_hosino  0.117    1.7            –
 #include "common/group.cuh"
 #include "common/sgd.cuh"
 

@@ -19,8 +19,8 @@
 //   - equation 2 subtracts the regularization, which minimizing the error adds.
 // Measured (make gains), NVIDIA H200, Netflix (synthetic), 128 factors, as many updates as ratings:
 //                      seconds  % of roofline  gain
-//     newgpusgd        0.525    0.38           13.6 x over gpusgd
-//     newgpusgd, FP64  0.564    0.35           0.93 x over newgpusgd
+//     newgpusgd        0.528    0.38           13.5 x over gpusgd
+//     newgpusgd, FP64  0.567    0.35           0.931 x over newgpusgd
 #include "common/sgd.cuh"
 #include "common/tree_sum.cuh"
 
