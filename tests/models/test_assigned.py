@@ -11,7 +11,7 @@ import pytest
 
 from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS, NotFittedError, backends, search
 from gpumf.backends.cpu.shapes import takes
-from gpumf.ratings import Ratings
+from gpumf.ratings import Ratings, presort
 from gpumf.ratings.checks import DataError
 from support import ROOT, outside_make, ragged_ratings
 
@@ -271,6 +271,16 @@ def test_ratings_that_were_changed_reach_no_native_code(kind, column, value):
     ):
         with pytest.raises(DataError, match="the Ratings were changed after they were made"):
             use()
+
+
+@pytest.mark.parametrize("n_items", [17, 10**6])  # which decides how they are ordered
+def test_places_that_native_code_reads_cannot_be_written(n_items):
+    ratings = Ratings(TRAIN.users, TRAIN.items, TRAIN.values, TRAIN.n_users, n_items)
+    for made in (ratings, ratings.less(3), presort(ratings.by_user, ratings.by_item)):
+        for rows in (made.by_user, made.by_item):
+            for places in (rows.indptr, rows.indices):
+                with pytest.raises(ValueError, match="read-only"):
+                    places[0] = 10**9
 
 
 def test_what_starts_a_trainer_is_checked():

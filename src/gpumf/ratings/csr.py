@@ -61,6 +61,8 @@ def inside(positions, n, what):
 class CompressedRows:
     """The ratings of each row, one after another (CSR of the rating matrix, or of its transpose).
 
+    Positions on the host are views that cannot be written: native code indexes arrays by them without a check.
+
     indptr : int64 (rows + 1,), row r holds the positions indptr[r] to indptr[r + 1]
     indices : int32 (nnz,), the column of each rating, ascending within a row
     values : float32 (nnz,)
@@ -81,6 +83,12 @@ class CompressedRows:
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
+
+    def __post_init__(self):
+        for name in ("indptr", "indices"):
+            if isinstance(positions := getattr(self, name), np.ndarray):
+                (view := positions.view()).flags.writeable = False
+                object.__setattr__(self, name, view)
 
     @cached_property
     def n_rows(self) -> int:

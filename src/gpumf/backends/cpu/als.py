@@ -74,13 +74,19 @@ def native_sums(factors):
 @cached_by_size
 def numba_update(factors, parallel):
     """As `side_update`, by Numba."""
-    from numba import njit, prange
+    from numba import njit, prange, types
 
     solve_row = _row_solver(factors)
 
     # Not cached on disk: Numba's cache cannot tell apart closures that differ in their compiler flags alone.
     @njit(
-        "void(int64[::1], int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32, boolean)",
+        types.void(
+            *(types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.int32)),
+            types.float32[::1],
+            *[types.float32[:, ::1]] * 2,
+            types.float32,
+            types.boolean,
+        ),
         fastmath=True,
         nogil=True,
         parallel=parallel,
