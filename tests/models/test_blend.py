@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gpumf import ALS, SGD, Blend
+from gpumf import ALS, SGD, Blend, ImplicitALS
 from gpumf.models import blend as blend_module
 from gpumf.models.blend import convex_weights
 from gpumf.models.checks import NotFittedError
@@ -163,3 +163,42 @@ def test_what_models_saw_is_compared_once_as_long_as_they_stay(monkeypatch):
         blend.recommend("ann")
     models[1].partial_fit((["eve"], ["heat"], [1]))
     assert blend.recommend("eve")[0].tolist() == ["alien"] and len(calls) == 3
+
+
+def test_factor_models_rank_as_one_by_joined_factors(device, monkeypatch):
+    """As by their predictions pair by pair, also of who is new to some of the models or to all."""
+    whole = ragged_ratings(n_users=30, n_items=20, longest=12, seed=4)
+    parts = [whole.select(np.random.default_rng(seed).random(whole.nnz) < 0.4) for seed in range(4)]
+    kinds = ALS(3, device=device), ALS(4, biases=False, device=device), SGD(3, device=device)
+    models = [kind.fit(part, 2) for kind, part in zip((*kinds, ImplicitALS(2, device=device)), parts, strict=True)]
+    for chosen in (models, models[:2], [models[1], models[3]]):
+        blend = Blend(*chosen, weights=np.full(len(chosen), 1 / len(chosen)))
+
+        def lists(blend=blend):
+            folded = blend.fold_in((whole.users, whole.items, whole.values))
+            limited = {"seen": (), "filter_items": [[3, 5], [7]]}
+            found = blend.recommend(range(30), 6, whole), blend.recommend([4, 2], 19, **limited)
+            return *found, folded.recommend(range(20), ids=False), [*blend.evaluate_ranking(whole, seen=()).values()]
+
+        found = lists()
+        with monkeypatch.context() as patch:
+            patch.setattr(blend_module, "Factorization", ())
+            wanted = lists()
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+        monkeypatch.setattr(Blend, "_scores_at", None)
+        blend.recommend(0, seen=())
+        monkeypatch.undo()
+
+
+def test_joined_factors_are_those_of_the_parts_as_they_are():
+    ratings = ragged_ratings(seed=3)
+    models = [ALS(2, device="cpu", seed=seed).fit(ratings, 1) for seed in range(2)]
+    blend = Blend(*models, weights=[1, 0])
+    for weights in ([1, 0], [0, 1]):
+        blend.weights[:] = weights
+        assert np.array_equal(blend.recommend(0)[0], models[weights.index(1)].recommend(0)[0])
+    with pytest.raises(ValueError, match="read-only"):
+        models[1].user_factors[0] = 0
+    models[1].fit(ratings, 3, warm_start=True)
+    assert np.array_equal(blend.recommend(0)[0], models[1].recommend(0)[0])

@@ -12,6 +12,7 @@ from gpumf._util.validation import brief, flag, integer
 from gpumf.models import bayesian, rbm, sgd  # noqa: F401 - with them `load` knows all models
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
+from gpumf.models.factorization import Factorization, joined
 from gpumf.models.ids import Identified, skips_unknown
 from gpumf.models.once import Once
 from gpumf.models.ranking import PredictedRanking
@@ -37,12 +38,13 @@ class Blend(Recommender, Identified):
     For predicting ratings; for top-N lists take `ImplicitALS`.
 
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
-    were combined with factorizations (thesis, sections 1 and 7.1). `recommend` and `evaluate_ranking` work on the
-    CPU; a user whom none of the models knows gets the items with the most training ratings first, and a new one, by
-    `recommend(ratings=..)`, what the models predict who have each learned of these ratings. Lists are in the order of
-    means of what no model has clipped; the ratings beside them are those of `predict`, and may be in another order.
-    What users rated is left out where all models know the same of it, as those that were fitted to one data frame;
-    else pass `seen`.
+    were combined with factorizations (thesis, sections 1 and 7.1). A blend of `ALS`, `SGD` and `ImplicitALS` alone
+    ranks as one model with as many factors as all together, on their device if it is one. These are kept beside the
+    models, whose factors are read-only from then on. Other blends rank on the CPU, more slowly. A user whom none of
+    the models knows gets the items with the most training ratings first, and a new one, by `recommend(ratings=..)`,
+    what the models predict who have each learned of these ratings. Lists are in the order of means of what no model
+    has clipped; the ratings beside them are those of `predict`, and may be in another order. What users rated is left
+    out where all models know the same of it, as those that were fitted to one data frame; else pass `seen`.
 
     Parameters
     ----------
@@ -69,14 +71,14 @@ class Blend(Recommender, Identified):
     ['heat', 'up']
     """
 
-    device = "cpu"  # where items are ranked
+    device = "cpu"  # where items are ranked, but those of factor models alone
     _scores_predict = False  # scores are means of what the models have not clipped
 
     def __init__(self, *models: Any, weights: ArrayLike | None = None, threads: int | None = None) -> None:
         self.models, self.weights = models, weights
         self.threads = None if threads is None else integer("threads", threads, 1)
         self._forget_indexes()
-        self._common = Once()
+        self._common, self._one = Once(), Once()
         self._check_parts()
 
     def __repr__(self):
@@ -335,6 +337,29 @@ class Blend(Recommender, Identified):
         if any((other is None) != (first is None) or not np.array_equal(other, first) for other in others):
             raise ValueError(f"the models have other {name} than each other; fit them on splits of the same Ratings")
         return first
+
+    def _joined(self):
+        """One factor model that ranks as the blend, kept until something changes; None where a part is none."""
+        if not all(isinstance(model, Factorization) for model in self.models):
+            return None
+        facts = []
+        for model in self.models:
+            for array in model._learned:
+                array.flags.writeable = False  # a change would not be seen in the joined factors
+            facts += *model._learned, model._user_known, model._item_counts, model.mean, model.device
+        found, weights = self._one(lambda: (joined(self.models, self.weights), self.weights.copy()), *facts)
+        if not np.array_equal(weights, self.weights):
+            self._one.forget()
+            return self._joined()
+        return found
+
+    def _rows(self, ratings, k=None):
+        one = None if k is None else self._joined()
+        return super()._rows(ratings) if one is None else one._rows(ratings, k)
+
+    def _ranking_within(self, k, seen, allowed):
+        one = self._joined()
+        return super()._ranking_within(k, seen, allowed) if one is None else one._ranking_within(k, seen, allowed)
 
     def _ranking_without(self, seen, k, candidates):
         return PredictedRanking(self._scores_at, self._shape, candidates, seen)

@@ -119,7 +119,7 @@ class Recommender(_Base):
 
         Of equal ratings the item of the lower position comes first. A user of whom the model knows nothing that tells
         items apart (see the class) gets those with the most training ratings first. Up to 128 items are
-        found where the kernel runs, more, and those of a blend, on the CPU.
+        found where the kernel runs, more on the CPU.
 
         Parameters
         ----------
