@@ -201,3 +201,29 @@ def test_strings_of_numpys_own_type_are_looked_up():
     model = ALS(2, device="cpu").fit((*pairs.T, [5.0, 2.0, 4.0, 3.0]), 2)
     assert np.array_equal(model.predict(*pairs.T), model.predict(*pairs.astype(object).T))
     assert model.recommend(pairs[2:3, 0], k=1)[0].tolist() == [["heat"]]
+
+
+def test_errors_of_unknown_ids_name_unknown_where_the_method_has_it():
+    model, other = ALS(2, device="cpu").fit(FRAME, 1), [7, 8]
+    user = model.user_ids[0]
+    seen = [user, user], [model.item_ids[0], 7], [1, 2]
+    for refused in (
+        lambda: model.recommend(user, candidates=other),
+        lambda: model.recommend([user], filter_items=[other]),
+        lambda: model.recommend(user, seen=seen),
+        lambda: model.recommend(ratings={7: 1}),
+        lambda: model.fold_in(seen),
+        lambda: model.evaluate_ranking(FRAME, seen=seen),
+        lambda: model.score(seen),
+    ):
+        with pytest.raises((KeyError, ValueError), match="unknown='skip'"):
+            refused()
+    for refused in (
+        lambda: model.predict(user, 7),
+        lambda: model.recommend("other"),
+        lambda: model.similar_items(model.item_ids[0], candidates=other),
+        lambda: model.list_diversity(seen=seen),
+    ):
+        with pytest.raises((KeyError, ValueError)) as found:
+            refused()
+        assert "unknown=" not in str(found.value)

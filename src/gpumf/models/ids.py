@@ -98,10 +98,10 @@ class Identified(ABC):
     def _speaks(self, ids):
         return self.ids if ids is None else flag("ids", ids)
 
-    def _positions(self, given, side, ids, skip=False):
+    def _positions(self, given, side, ids, skip=None):
         """Positions of users or items, an integer array of the shape given.
 
-        skip : give -1 for an id that the training set has not
+        skip : give -1 for an id that the training set has not; None where the caller has no `unknown` to ask for it
         Raises KeyError: such an id otherwise
         Raises TypeError, IndexError: as of `gpumf.models.checks.positions`
         """
@@ -125,7 +125,9 @@ class Identified(ABC):
             such = "" if known is None else f"; ids are such as {brief(known[0])}"
             raise KeyError(
                 f"no {side} of the training set has the id {brief(unknown)}{such}; with ids=False, {side}s are "
-                "positions" + ("; for new users use recommend(ratings=..)" if side == "user" else "")
+                "positions"
+                + ("; for new users use recommend(ratings=..)" if side == "user" else "")
+                + ("; unknown='skip' leaves such ids out" if skip is False else "")
             )
         return places.reshape(given.shape)
 

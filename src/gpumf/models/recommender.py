@@ -229,7 +229,7 @@ class Recommender(_Base):
     def _with_users(self, users, named):
         """This model with the users of `Ratings` of its items in the place of its own, and their ids if `named`."""
 
-    def _ratings_of_users(self, data, ids, skip=False):
+    def _ratings_of_users(self, data, ids, skip=None):
         """(ratings, named) : `Ratings` of new users and known items, and whether the users have ids."""
         if _of_one(data):
             items, values = self._ratings_of_one(data, ids, skip)
@@ -268,7 +268,7 @@ class Recommender(_Base):
         places = self._positions(items, "item", ids, skip)
         return (places[places >= 0], values[places >= 0]) if skip else (places, values)
 
-    def _recommend(self, user, k, seen, candidates, filter_items, ids, skip=False):
+    def _recommend(self, user, k, seen, candidates, filter_items, ids, skip):
         """`recommend` to users who are known."""
         self._check_fitted()
         seen = self._without_unknown(seen, skip)
@@ -289,11 +289,12 @@ class Recommender(_Base):
         return self._told(items, "item", ids), ratings
 
     def _without_unknown(self, seen, skip):
-        """`seen` of `recommend`, without users and items that are not known if they are to be skipped."""
-        nothing = seen is None or (isinstance(seen, tuple) and not seen)
-        return self._like(seen, "seen", "skip") if skip and not nothing else seen
+        """`seen` of `recommend` as `Ratings`, without users and items that are not known if these are skipped."""
+        if seen is None or isinstance(seen, Ratings) or (isinstance(seen, tuple) and not seen):
+            return seen
+        return self._like(seen, "seen", "skip" if skip else "error", skips=True)
 
-    def _limits(self, allowed, places, candidates, filter_items, ids, skip=False):
+    def _limits(self, allowed, places, candidates, filter_items, ids, skip=None):
         """`Limits` of the lists of those at `places`, among the items of the mask `allowed`, as of `recommend`."""
         chosen = self._chosen(places, "candidates", candidates, ids, skip)
         left_out = self._chosen(places, "filter_items", filter_items, ids, skip)
