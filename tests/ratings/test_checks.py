@@ -1,8 +1,10 @@
 """Every bad rating gives one DataError that says where it is and what to do."""
 
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf.ratings import DataError, Ratings
@@ -32,10 +34,37 @@ def test_columns_are_taken_as_they_are_meant():
     assert empty.nnz == 0 and Ratings([], [], [], 3, 2).nnz == 0
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64, np.uint64, np.float64])
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, ">i8", np.uint64, np.float64, ">f8"])
 def test_ids_of_every_numeric_type(kind):
     ratings = make(users=np.array(USERS, kind))
     assert list(ratings.user_ids) == [10, 20, 30] and ratings.user_ids.dtype.kind in "iu"
+
+
+DAYS = [datetime(2020, 1, day, 12) for day in (1, 3, 2)]
+OSLO = [day.replace(tzinfo=timezone(timedelta(hours=1))) for day in DAYS]
+
+
+@pytest.mark.parametrize(
+    ("times", "hour"),
+    [
+        (DAYS, 12),
+        (np.array(DAYS, object), 12),
+        (pd.Categorical(DAYS), 12),
+        (pd.Series(OSLO), 11),
+        (OSLO, 11),
+        ([day.date() for day in DAYS], 0),
+        ([*OSLO[:2], pd.Timestamp("2020-01-02 11:00")], 11),
+    ],
+)
+def test_dates_of_every_kind_are_times(times, hour):
+    found = Ratings.from_arrays([0, 1, 1], [5, 5, 6], [1, 2, 3], times=times).times
+    assert ((found - 1577836800) / 3600).tolist() == [hour, 48 + hour, 24 + hour]
+
+
+def test_dates_that_are_missing_or_beside_numbers_are_refused():
+    for times, words in (([DAYS[0], None], "row 1: nan is no time"), ([DAYS[0], 7], "must be numbers or dates")):
+        with pytest.raises(DataError, match=words):
+            Ratings.from_arrays([0, 1], [5, 5], [1, 2], times=times)
 
 
 @pytest.mark.parametrize("ids", [[True, False], np.array([False, True]), np.array([7, True], object)])

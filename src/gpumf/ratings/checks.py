@@ -1,5 +1,6 @@
 """The one way from columns of raw ratings to positions and float32 values: every set passes these checks."""
 
+from datetime import date
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -133,6 +134,8 @@ def times_of(column, source):
     """When ratings were given, float64, dates in seconds since 1970; DataError where these are neither."""
     try:
         times = np.asarray(column)
+        if times.dtype.kind == "O":
+            times = _of_dates(times)
         if times.dtype.kind == "M":
             return (times - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # NaT becomes NaN
         if times.dtype.kind in "mc":
@@ -140,6 +143,16 @@ def times_of(column, source):
         return np.asarray(times, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{source}: times must be numbers or dates ({error})") from error
+
+
+def _of_dates(objects):
+    """Dates of Python or pandas as datetime64, in UTC where they say their time zone; other objects as they are."""
+    import pandas as pd
+
+    given = objects[~pd.isna(objects)].tolist()
+    if not given or not all(isinstance(one, date) for one in given):
+        return objects
+    return pd.to_datetime(pd.Series(objects), utc=True).dt.tz_localize(None).to_numpy()
 
 
 def _times(times, n, source, locate):
@@ -226,6 +239,8 @@ def _factorized(ids, side, locate):
             # Of strings pandas would make Arrow's, whose errors do not say which one has no UTF-8.
             texts = isinstance(ids, list | tuple) and any(isinstance(one, str) for one in ids)
             ids = np.asarray(pd.Series(ids, dtype=object if texts else None))
+        if not ids.dtype.isnative:  # of another order of bytes, which pandas does not take
+            ids = ids.astype(ids.dtype.newbyteorder("="))
         try:
             codes, names = pd.factorize(ids)
         except TypeError as error:
