@@ -1,12 +1,13 @@
 """What all estimators share: histories, starts and ends of trainings, failures, the choice of a kernel."""
 
+import inspect
 from ctypes import ArgumentError
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gpumf import ALS, RBM, SGD, Blend, DivergedError, ImplicitALS, NotFittedError, backends
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, DivergedError, ImplicitALS, NotFittedError, backends
 from gpumf.models import als, sgd
 from gpumf.ratings import Ratings
 from support import MODELS, kernels_on, ragged_ratings, some_kernels
@@ -280,8 +281,10 @@ def test_unknown_ids_are_skipped_where_that_is_asked_for():
             one.evaluate_ranking(mixed)
         of_known = ["ann"], ["up"], [3]
         assert one.evaluate_ranking(mixed, 1, unknown="skip") == one.evaluate_ranking(of_known, 1)
-        with pytest.raises(ValueError, match="remove their ratings"):  # nothing else to pass
+        with pytest.raises(ValueError, match="not in the training set; pass unknown='skip'"):
             one.recommend("ann", seen=mixed)
+    with pytest.raises(ValueError, match="remove their ratings"):  # nothing else to pass
+        model.list_diversity(seen=mixed)
     assert model.score(mixed, unknown="skip") == model.score((["ann"], ["up"], [3]))
     blend = Blend(model, weights=[1])
     assert blend.score(mixed, unknown="skip") == pytest.approx(model.score(mixed, unknown="skip"), rel=1e-5)
@@ -322,3 +325,15 @@ def test_a_fit_tries_what_it_leaves_to_the_ratings(monkeypatch):
     assert model.hyperparameters.unobserved_weight < begun.unobserved_weight
     assert model.hyperparameters.regularization != begun.regularization
     assert ImplicitALS(3, 0.1, device="cpu").fit(ratings, 1).hyperparameters.regularization == 0.1 and len(tried) == 1
+
+
+@pytest.mark.parametrize("kind", [ALS, SGD, RBM, ImplicitALS, BayesianMF, Blend])
+def test_methods_name_their_parameters_where_another_one_is_given(kind):
+    model = kind(*[ALS(2)] * (kind is Blend))
+    methods = [name for name, one in inspect.getmembers(kind) if name[0] != "_" and hasattr(one, "__wrapped__")]
+    assert {"score", "recommend", "fold_in", "evaluate_ranking"} <= {*methods}
+    for name in methods:
+        method = getattr(model, name)
+        names = ", ".join(inspect.signature(method).parameters)
+        with pytest.raises(TypeError, match=rf"^{kind.__name__}\.{name}\(\) has no parameter 'n'; it has {names}$"):
+            method(n=10)

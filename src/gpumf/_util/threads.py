@@ -55,8 +55,12 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
     """Decorate a method of a model: on the CPU it runs on the model's `threads` at most, bounds and limits kept.
 
     RuntimeError where another thread has begun to fit the model meanwhile: what was read may be of two models.
-    KeyboardInterrupt leaves it as such, whatever native code made of it.
+    KeyboardInterrupt leaves it as such, whatever native code made of it. TypeError names the parameters where another
+    one is given.
     """
+    function: Any = method
+    code = function.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
     def run(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
         given: Any = self
@@ -68,6 +72,9 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
 
     @wraps(method)
     def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
+        if unknown := [name for name in named if name not in names]:
+            told = f"{type(self).__name__}.{function.__name__}() has no parameter {unknown[0]!r}"
+            raise TypeError(f"{told}; it has {', '.join(names)}")
         check_usable(self)
         with interrupts.translated():
             result = run(self, *arguments, **named)
