@@ -154,7 +154,7 @@ PATHS = {
     "missing": (lambda folder: folder / "none.csv", DataError, "there is no file"),
     "a folder": (lambda folder: folder, DataError, "is a folder"),
     "below a file": (lambda folder: folder / "text/none.csv", DataError, "there is no file"),
-    "a null in it": (lambda folder: "a\0b", DataError, "there is no file"),
+    "a null in it": (lambda folder: "a\0b", ValueError, r"path must not have a NUL byte, as 'a\\x00b' has"),
     "too long": (lambda folder: "a" * 300, DataError, "there is no file|cannot be read"),
     "a number": (lambda folder: 7, TypeError, "path must be a str or os.PathLike, not int"),
     "none": (lambda folder: None, TypeError, "path must be a str or os.PathLike, not NoneType"),

@@ -233,6 +233,9 @@ USE = {
     "one of two positions below 0": (
         "positions", lambda m: m.predict([1, 0], [-1, 3]), IndexError, "item positions must lie in 0..8"),
     "half a position": ("positions", lambda m: m.predict(0.5, 0), TypeError, "user positions must be integers"),
+    "a duration as a position": (
+        "positions", lambda m: m.predict(np.zeros(2, "m8[s]"), 0), TypeError, "must be integers, not timedelta64"),
+    "a duration as k": ("als", lambda m: m.recommend("u1", k=np.timedelta64(2, "s")), ValueError, "k must be an int"),
     "a bool position": ("positions", lambda m: m.predict(True, 0), TypeError, "user positions must be integers"),
     "None": ("positions", lambda m: m.predict(None, 0), TypeError, "user positions must be integers"),
     "nan id": ("als", lambda m: m.predict(np.nan, "i1"), KeyError, "has the id nan"),

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -11,9 +11,19 @@ MAX_SEED = 2**64 - 1
 _MOST = float(np.finfo(np.float32).max)
 
 
+def is_integer(value: Any) -> TypeGuard[int]:
+    """Whether the value is an integer of Python or NumPy: no bool, and no duration, which NumPy counts among them."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value is an integer or a float of Python or NumPy."""
+    return is_integer(value) or isinstance(value, float | np.floating)
+
+
 def integer(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     """The value as an int; ValueError, which names parameter, value and range, unless it is from least to most."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most:
+    if is_integer(value) and least <= value <= most:
         return int(value)
     raise ValueError(f"{name} must be an integer from {least} to {most}, not {brief(value)}")
 
@@ -24,8 +34,7 @@ def number(name, value, *, least=None, above=None, below=np.inf, most=None):
     Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity. The lower bound
     is `least`, allowed, or `above`, not allowed; the upper one is `most` or `below`.
     """
-    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if numeric and abs(value) <= _MOST:
+    if is_number(value) and abs(value) <= _MOST:
         single = np.float32(value)
         if (single >= least if above is None else single > above) and (
             single < below if most is None else single <= most
@@ -79,7 +88,10 @@ def array(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarr
 
 
 def path_of(value: Any) -> Path:
-    """The value as a Path; TypeError where it is none."""
+    """The value as a Path; TypeError where it is none, ValueError for a NUL byte, which no file system takes."""
     if isinstance(value, str | os.PathLike):
-        return Path(value)
+        path = Path(value)
+        if "\0" in str(path):
+            raise ValueError(f"path must not have a NUL byte, as {brief(str(path))} has")
+        return path
     raise TypeError(f"path must be a str or os.PathLike, not {type(value).__name__}")

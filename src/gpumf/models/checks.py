@@ -107,7 +107,7 @@ def check_finite(train: Ratings, validation: Ratings | None) -> None:
 def positions(values: Any, n: int, what: str) -> np.ndarray:
     """Positions of users or items as an integer array; TypeError for others, IndexError for one outside 0..n-1."""
     values = np.asarray(values)
-    if not np.issubdtype(values.dtype, np.integer):
+    if values.dtype.kind not in "iu":
         raise TypeError(f"{what} positions must be integers, not {values.dtype}")
     if values.size and not (values.min() >= 0 and values.max() < n):
         raise IndexError(f"{what} positions must lie in 0..{n - 1}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpumf._util.counter_rng import random_subset
 from gpumf._util.threads import obeys_threads
-from gpumf._util.validation import brief, choice, integer, number
+from gpumf._util.validation import brief, choice, integer, is_integer, number
 from gpumf.backends.cpu.rbm import expectations
 from gpumf.models.checks import NotFittedError
 from gpumf.models.estimator import Model
@@ -506,7 +506,7 @@ def _checked_steps(gibbs_steps):
     """T as an int, or a schedule as a tuple of pairs."""
 
     def whole(number, least):
-        return isinstance(number, int | np.integer) and not isinstance(number, bool) and least <= number < 2**31
+        return is_integer(number) and least <= number < 2**31
 
     if whole(gibbs_steps, 1):
         return int(gibbs_steps)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpumf._util import interrupts
 from gpumf._util.progress import counted
-from gpumf._util.validation import MAX_SEED, choice, flag, integer
+from gpumf._util.validation import MAX_SEED, choice, flag, integer, is_integer
 from gpumf.models.early_stopping import ERRORS, Ending, of_lists
 from gpumf.models.estimator import Model, check_model
 from gpumf.models.trials import Trial, Trials, fresh
@@ -286,7 +286,7 @@ def search(
     settings = _settings(parameters, strategy, budget, np.random.default_rng(seed))
     candidates = [fresh(model, tried) for tried in settings]  # wrong ones raise before training
     known, named = ratings_of(ratings)
-    pairs = list(known.kfold(folds, seed) if isinstance(folds, int | np.integer) else _pairs(folds, "folds"))
+    pairs = list(known.kfold(folds, seed) if is_integer(folds) else _pairs(folds, "folds"))
     if not pairs:
         raise ValueError("there are no splits to train on")
     of_epochs = resource == "epochs"

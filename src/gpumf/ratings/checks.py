@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from gpumf._util.validation import brief
+from gpumf._util.validation import brief, is_integer, is_number
 from gpumf.ratings.columns import Coded, coded_integers, first, in_pieces, pool
 
 Duplicates: TypeAlias = Literal["error", "mean", "last", "sum"]
@@ -35,7 +35,7 @@ def checked(users, items, values, *, scale, shape, duplicates, test_mask, source
     if values is None:
         values = np.ones(len(users) if hasattr(users, "__len__") else 0, np.float32)
     check_scale(scale, source)
-    if shape is not None and not (_pair(shape) and all(_whole(count) and 0 < count < 2**31 for count in shape)):
+    if shape is not None and not (_pair(shape) and all(is_integer(count) and 0 < count < 2**31 for count in shape)):
         raise DataError(f"{source}: the shape must be (users, items), not {brief(shape)}")
     for what, column in (("users", users), ("items", items), ("ratings", values)):
         if not hasattr(column, "__len__") or isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1:
@@ -93,22 +93,14 @@ def _off(scale, values):
     return first(lambda part: (values[part] < scale[0]) | (values[part] > scale[1]), len(values))
 
 
-def _whole(number):
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
 def _pair(given):
     return isinstance(given, tuple | list | np.ndarray) and np.ndim(given) == 1 and len(given) == 2
 
 
 def check_scale(scale, source="read"):
     """Raise DataError unless the scale is None or two numbers of float32, the lowest and the highest rating."""
-    numbers = int | float | np.integer | np.floating
     if scale is not None and not (
-        _pair(scale)
-        and isinstance(scale[0], numbers)
-        and isinstance(scale[1], numbers)
-        and -_LARGEST_RATING <= scale[0] <= scale[1] <= _LARGEST_RATING
+        _pair(scale) and all(map(is_number, scale)) and -_LARGEST_RATING <= scale[0] <= scale[1] <= _LARGEST_RATING
     ):
         raise DataError(f"{source}: the scale must be (lowest, highest), not {brief(scale)}")
 
@@ -315,7 +307,7 @@ def integers_of(values, dtype):
 def _is_integer(one):
     if isinstance(one, float | np.floating):
         return float(one).is_integer() and abs(one) < 2**53
-    return isinstance(one, int | np.integer) and not isinstance(one, bool)
+    return is_integer(one)
 
 
 def _present(codes, names, side, locate):

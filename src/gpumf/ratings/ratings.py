@@ -11,7 +11,7 @@ import numpy as np
 from gpumf._util.counter_rng import random_order, random_subset
 from gpumf._util.forks import cached_property, in_children
 from gpumf._util.sorting import stable_order
-from gpumf._util.validation import MAX_SEED, array, brief, integer, number
+from gpumf._util.validation import MAX_SEED, array, brief, integer, is_integer, number
 from gpumf.backends.cpu import order as cpu_order
 from gpumf.ratings.checks import DataError, array_of, check_scale, checked, plain_ids, times_of
 from gpumf.ratings.csr import CompressedRows, grouped, inside, row_offsets, sorted_by
@@ -255,7 +255,7 @@ class Ratings:
         set_ = object.__setattr__  # the class is frozen; only the constructor normalises
         for side in ("user", "item"):
             count, ids = getattr(self, f"n_{side}s"), getattr(self, f"{side}_ids")
-            if not isinstance(count, int | np.integer) or isinstance(count, bool) or not 0 < count < 2**31:
+            if not is_integer(count) or not 0 < count < 2**31:
                 raise DataError(
                     f"{self.name}: n_{side}s must be an integer from 1 to {2**31 - 1}, not {brief(count)}"
                 )
@@ -493,7 +493,7 @@ class Ratings:
 
         Sizes differ by at most one. Cold users and items as in `split`.
         """
-        if not isinstance(k, int | np.integer) or not 2 <= k <= self.nnz:
+        if not is_integer(k) or not 2 <= k <= self.nnz:
             raise ValueError(f"k must lie between 2 and the {self.nnz} ratings, not {brief(k)}")
         fold = np.empty(self.nnz, np.int32)
         fold[random_order(self.nnz, integer("seed", seed, 0, MAX_SEED))] = np.arange(self.nnz) % k

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gpumf._util.validation import brief
+from gpumf._util.validation import brief, is_integer
 
 INT32_MAX = 2**31 - 1
 # l of l x l blocks: as many thread blocks as work at a time. Of l^2 blocks, the bounds are kept: 134 MB.
@@ -36,8 +34,7 @@ class Option:
             fits = any(type(value) is type(choice) and value == choice for choice in self.choices)
             wanted = f"one of {', '.join(map(repr, self.choices))}"
         else:
-            integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            fits = integer and self.least <= value <= self.most
+            fits = is_integer(value) and self.least <= value <= self.most
             wanted = f"an integer from {self.least} to {self.most}"
         if not fits:
             unless = " or None" if self.default is None else ""
