@@ -22,6 +22,15 @@ def test_the_best_epoch_by_a_metric_of_lists_is_kept(tmp_path):
     assert again.evaluate_ranking(TEST, 5)["ndcg"] >= column.max() - 1e-9
 
 
+@pytest.mark.parametrize(("metric", "factors"), [("rmse", 4), ("ndcg@5", 8)])
+def test_patience_counts_from_the_model_that_a_warm_start_goes_on_from(metric, factors):
+    options = {"validation": TEST, "keep": "best", "stop_metric": metric}
+    model = ALS(factors, 0.05, biases=False, device="cpu").fit(TRAIN, 3, **options)
+    assert model.epoch == 1
+    model.fit(TRAIN, 5, warm_start=True, patience=1, **options)  # the epoch after the best is worse
+    assert model.epoch == 1 and model.history.epoch.tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("metric", ["mae", "precision@3", "recall@3", "map@3"])
 def test_each_metric_chooses_its_best_epoch(metric):
     model = SGD(4, 0, learning_rate=0.1, solver="sequential").fit(TRAIN, 6, TEST, keep="best", stop_metric=metric)

@@ -73,6 +73,10 @@ class Ending:
         """The metric of a row, larger where it is better."""
         return -row[self._metric] if self._metric in ERRORS else row[self._metric]
 
+    def begins_with(self, row: Row) -> None:
+        """Wait for epochs that are better than this row, which is that of the model from which training goes on."""
+        self._best = self.quality(row)
+
     def over(self, row: Row) -> bool:
         """Whether training is to end after this row of the history."""
         over = self._stop is not None and bool(self._stop(dict(row)))

@@ -299,7 +299,8 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
             validation set, the initial model among them. The history has every epoch either way, and `epoch` says
             which it is
         stop : function of the newest history row (a dict); true ends the training early
-        patience : int, end it after so many epochs without a better `stop_metric`; goes with keep='best'
+        patience : int, end it after so many epochs without a better `stop_metric`; goes with keep='best'. The first
+            epoch counts as better; with `warm_start`, if it is better than the model from which training goes on
         stop_metric : 'rmse' or 'mae', or of lists 'ndcg@10', 'map@10', 'precision@10', 'recall@10', with any length,
             as of `evaluate_ranking` on the validation set; a column of the history then, whose time is not in
             `history.seconds`
@@ -638,6 +639,7 @@ class Model(Parameters, SolverChoice, Stored, Lists, Recommender, Identified):
                 of_them = {"epoch": self.epoch, "rmse": rmse, "mae": mae}
                 of_them |= measured(newest[0], rows) if ending.judges_lists else {}
                 newest = newest[0], rows, (self._apart(newest[0]), of_them)
+                ending.begins_with(of_them)
         else:
             newest = done(rows, 0, 0.0, None)
         first = newest[1][-1]["epoch"]
