@@ -236,6 +236,25 @@ def test_it_runs_as_a_module_and_with_its_version():
     assert done.stdout == f"gpumf {gpumf.__version__}\n"
 
 
+def test_an_interrupt_of_the_imports_ends_it_without_a_traceback():
+    code = (
+        "import runpy, sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'gpumf.command_line.bench': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted)\n"
+        "sys.argv = ['gpumf', 'info']\n"
+        "runpy.run_module('gpumf', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_command_starts_without_pandas():
+    code = "import gpumf.command_line, sys; print('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell of another kind")
 def test_closed_streams_cost_no_work_and_no_answer(table, tmp_path):
     table.to_csv(tmp_path / "r.csv", index=False)

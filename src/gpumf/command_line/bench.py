@@ -9,8 +9,6 @@ from argparse import Namespace
 from importlib import resources
 from typing import Any
 
-import pandas as pd
-
 from gpumf import backends
 from gpumf._util.validation import integer
 from gpumf.models import ALS, SGD
@@ -38,6 +36,8 @@ def run(options: Namespace) -> tuple[dict, str]:
         times = None if here is None else here / row["recorded"]
         rows.append({**row, "here": here, "here_over_recorded": times})
     answer = {"data": train.name, "recorded": recorded["where"], "seconds_per_epoch": rows}
+    import pandas as pd
+
     shown = pd.DataFrame(rows).to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.3g}")
     title = f"Seconds per epoch with {recorded['factors']} factors: here on {_DATA}, recorded on {recorded['data']}"
     return answer, f"{title}\n{shown}\n{recorded['where']}"

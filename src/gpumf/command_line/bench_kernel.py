@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from gpumf import backends
 from gpumf._util.validation import integer
@@ -55,6 +54,8 @@ def run(options: Namespace) -> tuple[dict, list[str]]:
             raise ArithmeticError(f"{model.__name__}, {name}: off by {error:.2g} of the length of the reference")
         taken = _milliseconds(model, name, most) if device == "cuda" else None
         rows.append({"model": model.__name__, "solver": name, "factors": most, "error": error, "ms_per_epoch": taken})
+    import pandas as pd
+
     shown = pd.DataFrame(rows).to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.3g}")
     where = f"timed on {_TIMED}" if device == "cuda" else "without a GPU nothing is timed"
     return {"source": source, "device": device, "solvers": rows}, [f"{source} on {device}; {where}", shown]
