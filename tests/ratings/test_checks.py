@@ -134,6 +134,15 @@ def ratings_in_order(n):
     return Ratings(np.arange(n) // 10, np.arange(n) % 10, np.arange(n) % 5 + 1, n // 10, 10)
 
 
+def test_compressed_rows_know_which_pairs_they_hold():
+    cells = np.random.default_rng(0).random((30, 20)) < np.linspace(0, 1, 30)[:, None]  # no row to a full one
+    users, items = np.nonzero(cells)
+    ratings = Ratings(users, items, np.ones(len(users)), *cells.shape)
+    for rows, found in ((ratings.by_user, cells), (ratings.by_item, cells.T)):
+        assert np.array_equal(rows.holds(*np.indices(found.shape).reshape(2, -1)), found.ravel())
+    assert ratings.select(slice(0)).by_user.holds([29], [19]).tolist() == [False]
+
+
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
 def test_split_parts_the_ratings(share):
     ratings = ratings_in_order(1000)

@@ -120,9 +120,7 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
     answer: dict[str, float] = {"ratings": test.nnz, "unknown": given.nnz - test.nnz}
     ranked, note = False, "\nno rankings: the model was kept without what users rated"
     if (seen := model._seen_rows) is not None:
-        cells = test.users * np.int64(test.n_items) + test.items
-        rated = seen.cells(test.n_items)
-        held_out = np.append(rated, -1)[np.searchsorted(rated, cells)] != cells
+        held_out = ~seen.holds(test.users, test.items)
         answer["in_training"] = test.nnz - int(held_out.sum())
         if ranked := bool(held_out.any()):
             test, count = test.select(held_out), answer["in_training"]

@@ -209,17 +209,13 @@ class Lists(_Base):
             asked_for = f"{negatives} negatives of {min(step, test.nnz)} test ratings at a time"
             raise backends.out_of_memory(asked_for, asked, free)
         rng = np.random.default_rng(integer("seed", seed, 0, MAX_SEED))
-        n_items, seen_rows = np.int64(self._shape[1]), self._rows_seen(seen)
-        rated = test.users * n_items + test.items  # pairs as one number
-        if seen_rows is not None:
-            rated = np.concatenate([seen_rows.cells(n_items), rated])
-        rated.sort()
+        rated = [rows for rows in (self._rows_seen(seen), test.by_user) if rows is not None]
         known, ranks = np.flatnonzero(self._item_counts > 0), np.empty(test.nnz)
         for begin in range(0, test.nnz, step):
             rows = slice(begin, begin + step)
             users = test.users[rows]
-            of_block = rng, users, negatives, known, rated, n_items
-            ranks[rows] = self._ranks_among(users, test.items[rows], _drawn(*of_block))  # no name keeps them
+            # No name keeps what is drawn.
+            ranks[rows] = self._ranks_among(users, test.items[rows], _drawn(rng, users, negatives, known, rated))
         hits = ranks <= k
         ndcg = np.where(hits, 1 / np.log2(ranks + 1), 0)
         return {"hit_rate": float(hits.mean()), "ndcg": float(ndcg.mean()), "mrr": float((1 / ranks).mean())}
@@ -235,17 +231,16 @@ class Lists(_Base):
         return ranks
 
 
-def _drawn(rng, users, negatives, known, rated, n_items):
+def _drawn(rng, users, negatives, known, rated):
     """Items drawn for each user of those known, which the user has not rated: int64 (users, negatives).
 
-    rated : user * n_items + item of all rated pairs, ascending
+    rated : list of CompressedRows
     """
     drawn = known[rng.integers(len(known), size=len(users) * negatives)]
     again = np.arange(len(drawn))  # those not known to be unrated
     for _ in range(_MAX_DRAWS):
-        pairs = users[again // negatives] * n_items + drawn[again]
-        places = np.minimum(np.searchsorted(rated, pairs), len(rated) - 1)
-        again = again[rated[places] == pairs]
+        pairs = users[again // negatives], drawn[again]
+        again = again[np.any([rows.holds(*pairs) for rows in rated], axis=0)]
         if not len(again):
             return drawn.reshape(len(users), negatives)
         drawn[again] = known[rng.integers(len(known), size=len(again))]

@@ -79,9 +79,8 @@ def renewed(before, new):
     """(both sets in one, items of pairs that both have): with new ratings of these, in the shape of the new set."""
     touched = np.zeros(max(before.n_users, new.n_users), bool)
     touched[new.users] = True
-    places, n = np.flatnonzero(touched[before.users]), np.int64(new.n_items)
-    of_before = before.users[places] * n + before.items[places]
-    again = places[np.isin(of_before, new.users * n + new.items)]
+    places = np.flatnonzero(touched[before.users])
+    again = places[new.by_user.holds(before.users[places], before.items[places])]
     items, old = before.items[again], before
     if len(again):
         keep = np.ones(before.nnz, bool)

@@ -402,12 +402,11 @@ class Recommender(_Base):
         where, rows = "in the training set" if seen is None else "in `seen`", self._rows_seen(seen)
         if rows is None:
             return
-        n_items = self._shape[1]
-        left_out, tested = (of.cells(n_items) for of in (rows, test.on_host().by_user))
-        tested = tested[np.isin(tested // n_items, users)]
-        if np.isin(tested, left_out).all():
+        test = test.on_host()
+        tested = np.isin(test.users, users)
+        if rows.holds(test.users[tested], test.items[tested]).all():
             raise NothingHeldOut(
-                f"all {len(tested):,} test ratings are {where}, whose items lists leave out; evaluate on ratings "
+                f"all {tested.sum():,} test ratings are {where}, whose items lists leave out; evaluate on ratings "
                 "that were held out, or pass seen=() to leave out nothing"
             )
 

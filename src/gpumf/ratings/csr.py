@@ -37,6 +37,20 @@ def grouped(rows, offsets):
     return order
 
 
+@cached_njit(nogil=True)
+def _held(indptr, indices, rows, columns, found):
+    """Overwrite found, bool (n,): whether each column is among the ascending indices of its row."""
+    for k in range(len(rows)):
+        low, past = indptr[rows[k]], indptr[rows[k] + 1]
+        while low < past:
+            middle = (low + past) // 2
+            if indices[middle] < columns[k]:
+                low = middle + 1
+            else:
+                past = middle
+        found[k] = low < indptr[rows[k] + 1] and indices[low] == columns[k]
+
+
 def sorted_by(keys, n):
     """(order, offsets): a stable order of keys in 0..n-1, and where each key begins, by counting."""
     offsets = row_offsets(np.bincount(keys, minlength=n))
@@ -74,8 +88,8 @@ class CompressedRows:
     array([0, 4], dtype=int32)
     >>> rows.n_rows, rows.counts, rows.less(4).values
     (3, array([2, 0, 1]), array([ 1., -1.,  0.], dtype=float32))
-    >>> rows.cells(5)
-    array([ 0,  4, 11])
+    >>> rows.cells(5), rows.holds([0, 0, 2], [3, 4, 1])
+    (array([ 0,  4, 11]), array([False,  True,  True]))
     >>> rows.standardized(3, np.ones(3, np.float32), np.zeros(5, np.float32), 2).values
     array([ 0.5, -0.5,  0. ], dtype=float32)
     """
@@ -103,6 +117,13 @@ class CompressedRows:
     def cells(self, n_columns: int) -> np.ndarray:
         """Row and column of each rating as one number, row * n_columns + column, int64 (nnz,), ascending."""
         return np.repeat(np.arange(self.n_rows), self.counts) * np.int64(n_columns) + self.indices
+
+    def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return which of these pairs are rated, bool (n,). Rows lie in 0..n_rows-1."""
+        found = np.empty(len(rows), bool)
+        pairs = (np.ascontiguousarray(of, np.int32) for of in (rows, columns))
+        _held(self.indptr, self.indices, *pairs, found)
+        return found
 
     def less(self, offset: float) -> CompressedRows:
         """The same rows, each rating less a number."""
