@@ -72,8 +72,8 @@ def obeys_threads(method: Callable[Concatenate[Model, P], R]) -> Callable[Concat
 
     @wraps(method)
     def limited(self: Model, /, *arguments: P.args, **named: P.kwargs) -> R:
-        if unknown := [name for name in named if name not in names]:
-            told = f"{type(self).__name__}.{function.__name__}() has no parameter {unknown[0]!r}"
+        if unknown := named.keys() - names:
+            told = f"{type(self).__name__}.{function.__name__}() has no parameter {min(unknown)!r}"
             raise TypeError(f"{told}; it has {', '.join(names)}")
         check_usable(self)
         with interrupts.translated():

@@ -8,22 +8,24 @@ from typing import Any, TypeGuard
 import numpy as np
 
 MAX_SEED = 2**64 - 1
+_NO_NUMBERS = bool | np.timedelta64
 _MOST = float(np.finfo(np.float32).max)
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
     """Whether the value is an integer of Python or NumPy: no bool, and no duration, which NumPy counts among them."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    return isinstance(value, int | np.integer) and not isinstance(value, _NO_NUMBERS)
 
 
 def is_number(value: Any) -> bool:
     """Whether the value is an integer or a float of Python or NumPy."""
-    return is_integer(value) or isinstance(value, float | np.floating)
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, _NO_NUMBERS)
 
 
 def integer(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     """The value as an int; ValueError, which names parameter, value and range, unless it is from least to most."""
-    if is_integer(value) and least <= value <= most:
+    # As `is_integer`, without a call: each fit asks often.
+    if isinstance(value, int | np.integer) and not isinstance(value, _NO_NUMBERS) and least <= value <= most:
         return int(value)
     raise ValueError(f"{name} must be an integer from {least} to {most}, not {brief(value)}")
 
@@ -34,7 +36,8 @@ def number(name, value, *, least=None, above=None, below=np.inf, most=None):
     Judged as the float32 that the kernels get: what is not zero may not round to zero or to infinity. The lower bound
     is `least`, allowed, or `above`, not allowed; the upper one is `most` or `below`.
     """
-    if is_number(value) and abs(value) <= _MOST:
+    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, _NO_NUMBERS)
+    if numeric and abs(value) <= _MOST:
         single = np.float32(value)
         if (single >= least if above is None else single > above) and (
             single < below if most is None else single <= most
