@@ -156,13 +156,9 @@ class Benchmark:
 
         if np.isnan(low) or (meets(better, self.goal) and not meets(worse, self.goal)):
             return "inconclusive"
-        return (
-            "stretch goal met"
-            if meets(worse, self.stretch)
-            else "goal met"
-            if meets(worse, self.goal)
-            else "goal missed"
-        )
+        if meets(worse, self.stretch):
+            return "stretch goal met"
+        return "goal met" if meets(worse, self.goal) else "goal missed"
 
 
 def timed_on(measured: Stored, result: results.Result, cpu: bool) -> str | None:
@@ -244,11 +240,11 @@ def _ladder(model, factors, variant):
     return Stored("als_ladder", "seconds", where, scale=1e3)
 
 
-def _fit(model, solver, factors, phase="end_to_end", task="fit", **options):
+def _fit(model, solver, factors, task="fit"):
     """Of the fits after the first of a process, which also loads kernels."""
     where = {"model": model, "solver": solver, "factors": factors, "repeat": [1, 2, 3, 4, 5], "task": task}
-    where |= {"variant": "host" if model == "implicit" else "device", "phase": phase}
-    return Stored("fit_seconds", "seconds", where, **options)
+    where |= {"variant": "host" if model == "implicit" else "device", "phase": "end_to_end"}
+    return Stored("fit_seconds", "seconds", where)
 
 
 def _implicit(factors):

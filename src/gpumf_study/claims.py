@@ -169,12 +169,8 @@ def evaluate(claim: Claim, experiment: str) -> dict[str, Any]:
             "verdict": verdict(claim, found)}  # fmt: skip
     row |= {key: end if np.isfinite(end) else np.nan for key, end in (("low", found.low), ("high", found.high))}
     row["over_published"] = found.value / claim.published if claim.published else np.nan
-    if claim.criterion is not None:
-        row |= {
-            "at_least": claim.criterion.low,
-            "at_most": claim.criterion.high,
-            "no_effect": claim.criterion.no_effect,
-        }
+    if (bounds := claim.criterion) is not None:
+        row |= {"at_least": bounds.low, "at_most": bounds.high, "no_effect": bounds.no_effect}
     if result and not np.isnan(found.value):
         row["source_file"] = " ".join(one.path.relative_to(results.repository()).as_posix() for one in there)
         row["commit"] = " ".join(dict.fromkeys(one.provenance["commit"] for one in there))

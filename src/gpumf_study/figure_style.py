@@ -302,11 +302,11 @@ def curve(axis, series, model, scheme, label=None):
     axis.plot(series.index, series, look.line, color=COLOURS[look.colour], label=label or look.name, markersize=4)
 
 
-def dots(series, xlabel, log=True, spread=None):
-    """A figure of one labelled dot a row of a series, from top to bottom, with the spread where there is one."""
+def dots(series, xlabel, log=True):
+    """A figure of one labelled dot a row of a series, from top to bottom."""
     figure, ((axis,),) = panels(height=1.0 + 0.28 * len(series))
     place = np.arange(len(series))[::-1]
-    axis.errorbar(series, place, xerr=spread, fmt="o", color=COLOURS["blue"], capsize=2)
+    axis.plot(series, place, "o", color=COLOURS["blue"])
     axis.set_yticks(place, [name if isinstance(name, str) else ", ".join(map(str, name)) for name in series.index])
     axis.set(xlabel=xlabel)
     if log:

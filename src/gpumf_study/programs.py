@@ -46,14 +46,8 @@ class Comparison:
         result = self.ours.result()
         device = benchmarks.timed_on(self.ours, result, self.cpu)
         ratio, low, high, n = benchmarks.ratio_interval(theirs, ours, device)
-        row |= {
-            "theirs": theirs.value.median(),
-            "ours": ours.value.median(),
-            "ratio": ratio,
-            "low": low,
-            "high": high,
-            "n": n,
-        }
+        row |= {"theirs": theirs.value.median(), "ours": ours.value.median()}
+        row |= {"ratio": ratio, "low": low, "high": high, "n": n}
         return row | {"on": benchmarks.machine(result, self.cpu)}
 
 

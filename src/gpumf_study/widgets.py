@@ -64,11 +64,7 @@ def _rounded(values):
 
 
 def race(steps: pd.DataFrame, static: Figure) -> Widget:
-    """Two updates of one user in the recorded orders of their reads and writes, one order for each outcome.
-
-    steps : DataFrame, the frame of the experiment `race_steps`
-    static : Figure, of how often each outcome is
-    """
+    """Two updates of one user in the orders that `race_steps` recorded, one order for each outcome."""
     orders: list[dict[str, Any]] = []
     steps = steps.rename(columns=lambda name: name.removeprefix("x_"))
     for _, order in steps.groupby("repeat"):
@@ -134,11 +130,7 @@ def convergence(frame: pd.DataFrame, model: str, static: Figure, main: list[str]
 
 
 def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
-    """Which of ALS and SGD reaches the same error faster, in each recorded setting of the fastest versions.
-
-    frame : DataFrame, that of the experiment `crossover`
-    static : Figure of the same
-    """
+    """Which of ALS and SGD reaches the same error faster, in each setting of the fastest versions in `crossover`."""
     table = experiment.summary(frame)
     table = table[(table.variant == "fastest") & table.ratio.notna()]
     idle = experiment.reached_by_biases(frame)
@@ -156,12 +148,7 @@ def crossover(frame: pd.DataFrame, static: Figure) -> Widget:
 
 
 def roofline(frame: pd.DataFrame, ceilings: pd.DataFrame, static: Figure) -> Widget:
-    """User and item updates of every solver of ALS under the measured roofs of the GPU.
-
-    frame : DataFrame, that of the experiment `als_versions`
-    ceilings : DataFrame, that of the experiment `ceilings`, of the same device
-    static : Figure of the same
-    """
+    """User and item updates of every solver of ALS in `als_versions`, under the GPU's roofs of `ceilings`."""
     roofs = ceilings[ceilings.device == "cuda"].set_index("metric").value
     frame = frame[(frame.model == "ALS") & (frame.device == "cuda") & frame.x_step.isin(["users", "items"])]
     settings = []
@@ -185,7 +172,5 @@ def _placed(side, runs, roofs):
     flops, least = runs.x_flops.iloc[0], runs.x_bytes.iloc[0]
     gathered = least + runs.x_gather_seconds.iloc[0] * roofs["copy_bytes_per_second"]
     seconds = runs.seconds.median()
-    names = ("seconds", "rate", "intensity", "gathered")
-    return {"side": side} | dict(
-        zip(names, _rounded((seconds, flops / seconds, flops / least, flops / gathered)), strict=True)
-    )
+    numbers = _rounded((seconds, flops / seconds, flops / least, flops / gathered))
+    return {"side": side} | dict(zip(("seconds", "rate", "intensity", "gathered"), numbers, strict=True))

@@ -9,7 +9,6 @@ from gpumf import SGD
 from gpumf.solvers import schedules
 from gpumf_study import experiments
 from gpumf_study.experiments import _published
-from gpumf_study.experiments.gpumf import sgd_ml100k
 from gpumf_study.experiments.thesis import rbm_tuning
 from spy import PARAMETERS, common, seen
 
@@ -278,15 +277,15 @@ def test_both_models_are_timed_to_a_level_of_the_held_out_ratings():
 
 def test_sgd_is_judged_with_what_the_held_out_ratings_chose():
     log = seen("sgd_ml100k")
-    frame = sgd_ml100k.trainings(log.frame)
-    test = frame[frame.step == "test"]
-    assert sorted(set(test.fold)) == [0, 1, 2, 3, 4] and set(test.seed) == {0, 1}
+    frame = log.frame.query("metric == 'rmse'")
+    test = frame[frame.x_step == "test"]
+    assert sorted(set(test.x_fold)) == [0, 1, 2, 3, 4] and set(test.repeat) == {0, 1}
     judged = iter(trained_on(log, 80000))
     for fold in range(5):
-        choice = frame[(frame.step == "choice") & (frame.fold == fold)]
-        best = choice.loc[choice.rmse.idxmin()]
+        choice = frame[(frame.x_step == "choice") & (frame.x_fold == fold)]
+        best = choice.loc[choice.value.idxmin()]
         for seed in (0, 1):
-            assert next(judged) == ("SGD", 4, best.regularization, 0.02, best.epochs, seed)
+            assert next(judged) == ("SGD", 4, best.x_regularization, 0.02, best.epoch, seed)
     assert next(judged, None) is None
     assert set(trained_on(log, 72000)) == {("SGD", 4, value, 0.02, 5, 0) for value in (0.01, 0.3)}
 

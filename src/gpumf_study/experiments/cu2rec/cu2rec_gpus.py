@@ -12,7 +12,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD, backends
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import kernels_unavailable, load_ratings
@@ -54,19 +53,6 @@ def run(data, part, factors, steps, repeats):
                     if repeat >= 0:
                         rows.append(labels | {"factors": f, "repeat": repeat, "seconds": seconds, "x_steps": count})
     return pd.DataFrame(rows)
-
-
-def figure(frame):
-    """Draw microseconds a step against the number of factors, a line a data set, for the most steps."""
-    figure, ((axis,),) = style.panels(height=3.6)
-    longest = frame[frame.x_steps == frame.x_steps.max()]
-    for (name, runs), colour in zip(longest.groupby("data"), ("teal", "blue", "orange", "purple"), strict=False):
-        median = 1e6 * runs.groupby("factors").seconds.median() / longest.x_steps.iloc[0]
-        axis.plot(median, "-o", color=style.COLOURS[colour], label=style.data_name(name), markersize=4)
-    axis.set(xlabel="factors", ylabel="microseconds a step")
-    style.log_scale(axis.yaxis)
-    style.legend(figure, axis, 2)
-    return figure
 
 
 def _gain(name, statement, here, there, **options):

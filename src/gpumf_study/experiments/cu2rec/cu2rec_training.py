@@ -9,7 +9,6 @@ baseline here is shuffled SGD in C++ with these parameters.
 from math import ceil
 
 from gpumf import SGD, backends
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.claims import Claim, below, near
 from gpumf_study.experiments import kernels_unavailable
@@ -56,26 +55,6 @@ def reached(frame):
     """Return when each run reaches the level of its data set: `train`, and `end_to_end` without later epochs."""
     found = sweep.end_to_end(sweep.time_to_error(frame, level(frame)), frame)
     return found.rename(columns={"seconds": "train"})
-
-
-def figure(frame):
-    """Draw test RMSE against seconds of training, a line a solver, a panel a data set."""
-    names = frame.data.unique()
-    columns = min(len(names), 2)
-    rows = -(-len(names) // columns)
-    figure, axes = style.panels(columns=columns, rows=rows, height=1 + 2.8 * rows)
-    course, levels = sweep.course(frame, "rmse"), level(frame)
-    for axis, name in zip(axes.flat, names, strict=False):
-        for solver, runs in course[(course.data == name) & (course.epoch > 0)].groupby("solver", sort=False):
-            median = runs.groupby("epoch")[["seconds", "value"]].median()
-            style.curve(axis, median.set_index("seconds").value, "SGD", solver)
-        axis.axhline(levels[name], linestyle=":", color=style.COLOURS["black"])
-        axis.set(xlabel="seconds of training", ylabel="test RMSE", title=style.data_name(name))
-        style.log_scale(axis.xaxis)
-    for axis in axes.flat[len(names) :]:
-        axis.set_visible(False)
-    style.legend(figure, axes[0, 0], 4)
-    return figure
 
 
 CLAIMS = [

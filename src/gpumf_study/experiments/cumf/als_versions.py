@@ -151,9 +151,7 @@ def figure(frame, model="ALS", settings=None):
     model : 'ALS' or 'ImplicitALS'; settings : (data set, factors) of each of the panels, all by default
     """
     table = summary(frame).xs(model, level="model")
-    settings = settings or list(
-        dict.fromkeys(zip(*map(table.index.get_level_values, ("data", "factors")), strict=True))
-    )
+    settings = settings or list(table.index.droplevel("solver").unique())
     figure, (axes,) = style.panels(columns=len(settings), height=3.6)
     for axis, (data, factors) in zip(axes, settings, strict=True):
         rows = table.loc[data, factors][::-1]
@@ -163,9 +161,8 @@ def figure(frame, model="ALS", settings=None):
         for place, row in enumerate(rows.itertuples()):
             text = f"{style.significant(1e3 * row.seconds)} ms, {100 * row.share:.2g} %"
             clear = 9 if row.share > 0.8 else 3  # of the mark of the bound
-            axis.annotate(
-                text, (1e3 * row.seconds, place), (clear, 0), textcoords="offset points", va="center", size=9
-            )
+            beside = {"textcoords": "offset points", "va": "center", "size": 9}
+            axis.annotate(text, (1e3 * row.seconds, place), (clear, 0), **beside)
         axis.set(xlabel="milliseconds of an iteration", title=f"{style.data_name(data)}, {factors} factors")
         style.log_scale(axis.xaxis)
         axis.set_xlim(rows.bound.min() * 700, rows.seconds.max() * 3e4)
@@ -188,34 +185,24 @@ _LOADS = {
 def figure_phases(frame, data, factors):
     """get_hermitian by its ways to load (left; Tan et al. 2018, Figure 4), and the solvers (right; Figure 5)."""
     frame = frame[(frame.data == data) & (frame.factors == factors) & (frame.model == "ALS")]
-    median = frame.groupby(["solver", "variant", "x_step"]).seconds.median()
+    median = 1e3 * frame.groupby(["solver", "variant", "x_step"]).seconds.median()
     figure, (axes,) = style.panels(columns=2, height=3.8)
     for k, (load, (label, colour)) in enumerate(_LOADS.items()):
-        spent = [1e3 * median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
+        spent = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
         bars = axes[0].bar(np.arange(2) + 0.27 * (k - 1), spent, 0.25, color=style.COLOURS[colour], label=label)
         axes[0].bar_label(bars, [*map(style.significant, spent)], size=style.SMALL)
     axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
-    place = np.arange(len(_SOLVERS))
-    of_sides = [
-        [1e3 * median[solver, "coalesced", f"{side} solve"] for solver in _SOLVERS] for side in ("users", "items")
-    ]
-    axes[1].bar(place, of_sides[0], 0.6, color=style.COLOURS["sky"], label="solve, users")
-    top = axes[1].bar(
-        place, of_sides[1], 0.6, bottom=of_sides[0], color=style.COLOURS["purple"], label="solve, items"
-    )
-    axes[1].bar_label(top, [style.significant(sum(both)) for both in zip(*of_sides, strict=True)], size=style.SMALL)
-    hermitian = 1e3 * sum(
-        median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items")
-    )
+    place, below = np.arange(len(_SOLVERS)), np.zeros(len(_SOLVERS))
+    for side, colour in (("users", "sky"), ("items", "purple")):
+        spent = median[:, "coalesced", f"{side} solve"][list(_SOLVERS)].to_numpy()
+        look = {"color": style.COLOURS[colour], "label": f"solve, {side}"}
+        bars = axes[1].bar(place, spent, 0.6, bottom=below, **look)
+        below = below + spent
+    axes[1].bar_label(bars, [*map(style.significant, below)], size=style.SMALL)
+    hermitian = sum(median["cumf_cholesky", "coalesced", f"{side} get_hermitian"] for side in ("users", "items"))
     axes[1].axhline(hermitian, linestyle="--", color=style.COLOURS["black"], label="get_hermitian, both")
-    axes[1].annotate(
-        style.significant(hermitian),
-        (3.4, hermitian),
-        (0, 3),
-        textcoords="offset points",
-        size=style.SMALL,
-        ha="right",
-    )
+    beside = {"textcoords": "offset points", "size": style.SMALL, "ha": "right"}
+    axes[1].annotate(style.significant(hermitian), (3.4, hermitian), (0, 3), **beside)
     axes[1].set_xticks(place, _SOLVERS.values())
     axes[0].set(ylabel="milliseconds", xlabel=f"get_hermitian, {style.data_name(data)}, {factors} factors")
     axes[1].set(ylabel="milliseconds", xlabel="solver, an iteration")
@@ -256,9 +243,8 @@ def figure_roofline(frame, ceilings, data, factors):
         colour = style.COLOURS[style.LOOKS["ALS", solver].colour]
         if solver in ("tensor_core", "cumf_cholesky") and not step.endswith("solve"):
             of = whole.loc[solver]
-            label += (
-                f"\n{1e3 * of.seconds:.1f} ms an iteration,\n{100 * of.share:.0f} % of bound {1e3 * of.bound:.1f} ms"
-            )
+            label += f"\n{1e3 * of.seconds:.1f} ms an iteration,"
+            label += f"\n{100 * of.share:.0f} % of bound {1e3 * of.bound:.1f} ms"
         flops, least, rate = runs.x_flops.iloc[0], runs.x_bytes.iloc[0], (runs.x_flops / runs.seconds).median()
         axis.plot(flops / least, rate, marker, color=colour)
         beside = {"textcoords": "offset points", "size": 9, "va": va}

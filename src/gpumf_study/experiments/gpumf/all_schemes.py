@@ -74,8 +74,6 @@ def run(data, schemes, factors, parameters, epochs, repeats, shorter, once):
     return sweep.sweep(models, [data], 1, repeats, official=True, one_split=True, metrics=("rmse", "mae"))
 
 
-# Seconds to one error
-
 _TRAINING = ["model", "solver", "device", "x_source"]
 
 
@@ -94,9 +92,8 @@ def level(frame):
 def reached(frame):
     """Return when each training that did not diverge first had the common error: epoch, train, wall (end to end)."""
     found = sweep.end_to_end(sweep.time_to_error(frame, level(frame)), frame)
-    return found.rename(columns={"seconds": "train", "end_to_end": "wall"})[
-        [*_TRAINING, "repeat", "epoch", "train", "wall"]
-    ]
+    found = found.rename(columns={"seconds": "train", "end_to_end": "wall"})
+    return found[[*_TRAINING, "repeat", "epoch", "train", "wall"]]
 
 
 def summary(frame):
@@ -115,13 +112,6 @@ def summary(frame):
     soon = reached(frame).groupby(by)
     times = soon[["epoch", "train", "wall"]].median().rename(columns={"epoch": "epochs"})
     return table.join(times[soon.size() == repeats.reindex(times.index)])
-
-
-# Figures
-
-
-def _name(kind, scheme):
-    return f"{kind}, {style.LOOKS[kind, scheme].name}"
 
 
 def figure_seconds(frame):
@@ -146,7 +136,7 @@ def figure_seconds(frame):
             text = "diverges" if np.isnan(row.rmse) else f"ends at {row.rmse:.3f}"
             where = {"xycoords": ("axes fraction", "data"), "va": "center", "size": style.SMALL}
             axis.annotate(text, (0.04, y), color="0.35", **where)
-    axis.set_yticks(place, [_name(kind, scheme) for kind, scheme in table.index])
+    axis.set_yticks(place, [f"{kind}, {style.LOOKS[kind, scheme].name}" for kind, scheme in table.index])
     axis.set(xlabel=f"seconds to test RMSE {table.level.iloc[0]:.3f}, {style.data_name(frame.data.iloc[0])}")
     style.log_scale(axis.xaxis)
     low, high = axis.get_xlim()

@@ -21,10 +21,7 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": ["ml-100k-synthetic"], "factors
 
 
 def run(data, factors, epochs, parameters):
-    """Train every solver that this machine has.
-
-    parameters : dict, data set -> model -> arguments of the model, see `tuning`
-    """
+    """Train every solver that this machine has."""
     frames = []
     for name in data:
         arguments = chosen(parameters, name, "ALS")

@@ -112,10 +112,8 @@ def _solver(model, version, train):
         return model.make_solver(train, **parts)
     if model.alpha is not None:
         return model.make_solver(train)
-    other = type(model)(
-        model.factors, model.regularization, biases=False, clip=False, solver=parts, device=model.device
-    )
-    return other.make_solver(train)
+    options = {"biases": False, "clip": False, "solver": parts, "device": model.device}
+    return ALS(model.factors, model.regularization, **options).make_solver(train)
 
 
 def _timings(model, train, device, repeats):

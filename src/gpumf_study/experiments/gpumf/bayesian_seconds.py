@@ -12,7 +12,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import BayesianMF
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings, official
 
 PROFILES = {
@@ -38,19 +37,3 @@ def run(data, factors, epochs, repeats):
         times = replace(model.times, transfer=model.times.transfer + time.perf_counter() - started)
         rows += [labels | {"phase": phase, "seconds": seconds} for phase, seconds in asdict(times).items()]
     return pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="BayesianMF", factors=factors)
-
-
-def summary(frame):
-    """Return the median seconds of the phases of warm fits."""
-    return frame[(frame.repeat > 0) & frame.phase.notna()].groupby("phase", sort=False).seconds.median()
-
-
-def figure(frame):
-    """Draw the seconds of the phases of warm fits."""
-    seconds = summary(frame)
-    figure, ((axis,),) = style.panels(height=2.4)
-    axis.barh(seconds.index, seconds, color=style.COLOURS["blue"])
-    axis.bar_label(axis.containers[0], fmt="{:,.3g}")
-    axis.set(xlabel=f"seconds, BayesianMF, {frame.factors.iloc[0]} factors, {frame.epoch.iloc[0]} epochs")
-    axis.margins(x=0.15)
-    return figure

@@ -74,18 +74,18 @@ def run(data, folds, grids, epochs, kernels, seeds):
         enumerate(islice(ratings.kfold(5), folds)), total=folds, desc="blend_ml100k", leave=False
     ):
         inner, held_out = train.split(0.1, seed=fold)
-        choice, chosen = {"fold": fold, "step": "choice", "seed": 0}, {}
+        choice, chosen = {"x_fold": fold, "x_step": "choice", "repeat": 0}, {}
         for name in MODELS:
-            given = inner, epochs[name], held_out
-            tried = [_tried(name, kernels[name], p, *given) for p in sweep.combinations(grids[name])]
+            settings, given = sweep.combinations(grids[name]), (inner, epochs[name], held_out)
+            tried = [_tried(name, kernels[name], parameters, *given) for parameters in settings]
             rows += [choice | row for row in tried]
-            best = min(tried, key=lambda row: row["rmse"])
-            chosen[name] = {key: best[key] for key in grids[name]}, best["epochs"]
+            best = min(range(len(tried)), key=lambda k: tried[k]["rmse"])
+            chosen[name] = settings[best], tried[best]["epoch"]
         fitted = _fitted(chosen, kernels, 0, inner)
         blends = {names: Blend(*(fitted[name] for name in names)).fit(held_out, _FITTED_TO) for names in BLENDS}
         rows += [choice | _blended(names, blend, held_out) for names, blend in blends.items()]
         for seed in range(seeds):
-            judged = {"fold": fold, "step": "test", "seed": seed}
+            judged = {"x_fold": fold, "x_step": "test", "repeat": seed}
             fitted = _fitted(chosen, kernels, seed, train)
             rows += [
                 judged | _described(name, fitted[name], *chosen[name]) | fitted[name].score(test) for name in MODELS
@@ -94,16 +94,7 @@ def run(data, folds, grids, epochs, kernels, seeds):
                 trained_on_all = Blend(*(fitted[name] for name in names), weights=blend.weights)
                 rows.append(judged | _blended(names, trained_on_all, test))
     frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit")
-    frame["factors"] = frame.pop("hidden").fillna(frame.factors)
-    frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value").rename(
-        columns=_NAMES
-    )
-    return frame
-
-
-_NAMES = {"kernel": "solver", "seed": "repeat", "epochs": "epoch"}
-_NAMES |= {name: f"x_{name}" for name in ("fold", "step", "learning_rate", "weight_decay", "beta", "init_std")}
-_NAMES |= {name: f"x_{name}" for name in ("regularization", *(f"weight_{model}" for model in MODELS))}
+    return frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value")
 
 
 def _model(name, kernel, seed, parameters):
@@ -121,7 +112,8 @@ def _tried(name, kernel, parameters, inner, epochs, held_out):
 
 
 def _described(name, model, parameters, epochs):
-    return {"model": name, "kernel": model.solver, "device": model.device, **parameters, "epochs": epochs}
+    columns = {"factors" if key in ("factors", "hidden") else f"x_{key}": of for key, of in parameters.items()}
+    return {"model": name, "solver": model.solver, "device": model.device, **columns, "epoch": epochs}
 
 
 def _fitted(chosen, kernels, seed, train):
@@ -133,7 +125,7 @@ def _fitted(chosen, kernels, seed, train):
 
 
 def _blended(names, blend, ratings):
-    weights = {f"weight_{name}": weight for name, weight in zip(names, blend.weights, strict=True)}
+    weights = {f"x_weight_{name}": weight for name, weight in zip(names, blend.weights, strict=True)}
     return {"model": " + ".join(names)} | weights | blend.score(ratings)
 
 
@@ -156,10 +148,8 @@ def summary(frame):
     names = [f"x_weight_{name}" for name in MODELS]
     weights = frame[frame.x_step == "test"].groupby("model", sort=False)[names].mean()
     errors = by_seed(frame).groupby("metric").agg(["mean", "std"]).stack("model", future_stack=True)
-    table = errors.rename(columns={"std": "spread"}).join(
-        weights.rename(columns=lambda name: name.removeprefix("x_"))
-    )
-    return table.reset_index()
+    weights = weights.rename(columns=lambda name: name.removeprefix("x_"))
+    return errors.rename(columns={"std": "spread"}).join(weights).reset_index()
 
 
 def gains(frame):
@@ -184,9 +174,8 @@ def figure(frame):
         points = of.melt(value_name="error")
         places = points.model.map(order.index)
         axis.plot(points.error, places, "o", color=style.COLOURS["blue"], alpha=0.4, label="a seed")
-        axis.plot(
-            of.mean(), of.columns.map(order.index), "|", color=style.COLOURS["black"], markersize=14, label="mean"
-        )
+        look = {"color": style.COLOURS["black"], "markersize": 14, "label": "mean"}
+        axis.plot(of.mean(), of.columns.map(order.index), "|", **look)
         for name, error in of.mean().items():
             axis.annotate(f"{error:.4f}", (error, order.index(name)), (8, -3), textcoords="offset points", size=9)
         axis.set_yticks(np.arange(len(order)), order)

@@ -143,8 +143,6 @@ def lists(frame):
     half = stats.t.ppf(0.975, gain.count() - 1) * gain.sem()
     means = pd.DataFrame({"ImplicitALS": ours, "popularity": popular}).groupby("data").mean()
     means = means.assign(gain=gain.mean(), at_least=gain.mean() - half)
-    if ("ImplicitALS", "searched") not in values:
-        return means
     searched = values["ImplicitALS", "searched"].groupby("data").mean()
     return means.assign(searched=searched, over_search=means.ImplicitALS / searched)
 

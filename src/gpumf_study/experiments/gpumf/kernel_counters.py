@@ -14,7 +14,6 @@ import tempfile
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -35,12 +34,8 @@ PROFILES["smoke"] = PROFILES["quick"] | {"data": "ml-100k-synthetic", "factors":
 # Sections rather than names of metrics: those of the pipelines differ from one architecture to the next.
 _SECTIONS = ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats"]
 _SECTIONS += ["Occupancy", "LaunchStats"]
-_MORE = [
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "lts__t_sector_hit_rate.pct",
-    "l1tex__t_sector_hit_rate.pct",
-]
+_MORE = ["dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sector_hit_rate.pct"]
+_MORE += ["l1tex__t_sector_hit_rate.pct"]
 _MORE += ["smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"]
 
 # A warp that is selected waits for nothing; 'not issued' counts the same waits over fewer cycles.
@@ -172,7 +167,7 @@ def of_dram(frame):
     moved = counted["DRAM bytes read"] + counted["DRAM bytes written"]
     recipe, f = RECIPES[_published.family(frame["data"].iloc[0])], frame.factors.iloc[0]
     named = 4 * (recipe.ratings - recipe.test) * f + 2 * recipe.users * f**2
-    copy = frame.get("x_copy_bytes_per_second", pd.Series(np.nan, frame.index)).iloc[0]
+    copy = frame.x_copy_bytes_per_second.iloc[0]
     rate = moved / (counted["duration"] * 1e-9)
     return pd.DataFrame({"of_copy": rate / copy, "of_named": moved / named}).reset_index()
 

@@ -16,7 +16,6 @@ from gpumf.ratings import DeviceRatings
 from gpumf.ratings.synthetic.recipes import Recipe
 from gpumf.ratings.synthetic_device import generate
 from gpumf.solvers.half_rows import padded
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import kernels_unavailable
 
 _VALUES = {"scale": None, "step": None, "mean": 2.0, "user_bias": 0.3, "item_bias": 0.3, "signal": 0.4, "noise": 0.44}
@@ -113,23 +112,3 @@ def _give_back(device):
 def _free_bytes(device):
     """Memory that the driver has free: what CuPy keeps for reuse is taken."""
     return device.xp.cuda.runtime.memGetInfo()[0] if device.name == "cuda" else device.free_bytes()
-
-
-def summary(frame):
-    """Return the median seconds of an epoch by shape, and of the memory the prediction over what is taken."""
-    by = frame.groupby(["data", "model", "solver", "factors"], sort=False)
-    table = by[["seconds", "x_predicted_bytes", "x_taken_bytes"]].median()
-    return table.assign(share=table.x_predicted_bytes / table.x_taken_bytes)
-
-
-def figure(frame):
-    """Draw seconds of an epoch by shape."""
-    table = summary(frame)[::-1]
-    figure, ((axis,),) = style.panels(height=1.2 + 0.4 * len(table))
-    axis.barh(range(len(table)), table.seconds, 0.6, color=style.COLOURS["teal"])
-    for k, seconds in enumerate(table.seconds):
-        axis.annotate(f" {seconds:.3g} s", (seconds, k), va="center")
-    names = [f"{model}, {factors} factors, {data}" for data, model, _, factors in table.index]
-    axis.set_yticks(range(len(table)), names)
-    axis.set(xlabel="seconds of an epoch", xlim=(0, 1.2 * table.seconds.max()))
-    return figure

@@ -462,21 +462,6 @@ def last(frame):
     return runs[runs.epoch <= runs.x_beside.map(most)].sort_values("epoch").groupby([*_BY, "repeat"]).tail(1)
 
 
-def summary(frame):
-    """Return a row a program and solver: epochs and seconds to the error, seconds an iteration and end to end.
-
-    end_to_end is from arrays to factors with errors on the way, which only cuMF_ALS and ours tell; process is a whole
-    process of the program. Numbers are medians; those of a solver that does not reach the error are missing.
-    """
-    to_error = reached(frame).groupby(_BY)[["epoch", "seconds", "x_rmse"]].median()
-    table = iterations(frame).groupby(_BY, sort=False).seconds.median().rename("iteration").to_frame().join(to_error)
-    whole = frame[frame.phase == "end_to_end"]
-    for task, name in (("fit", "end_to_end"), ("process", "process")):
-        table[name] = whole[whole.task == task].groupby(_BY).seconds.median()
-    table["lowest_rmse"] = _trainings(frame).groupby([*_BY, "epoch"]).value.median().groupby(_BY).min()
-    return table.rename(columns={"epoch": "epochs", "x_rmse": "rmse"}).reset_index()
-
-
 def _claim(name, statement, over, under, table, metric="ratio", criterion=None, column="seconds"):
     sides = [dict(zip(("model", "solver"), side, strict=True)) for side in (over, under)]
     return Claim(f"programs-{name}", "gpumf", None, statement, metric=metric,

@@ -55,8 +55,7 @@ def run(data, factors, grid, repeats, device="cpu"):
     rows = []
     for name in data:
         ratings = load_ratings(name)
-        ratings = _counted_once(ratings)
-        train, test = official(ratings)
+        train, test = official(replace(ratings, values=np.ones(ratings.nnz, np.float32), scale=None))
         tuned = _tuned(name, train, device, **grid[name])
         rows += tuned
         of_lists = pd.DataFrame(row for row in tuned if row["metric"].startswith("ndcg"))
@@ -71,10 +70,6 @@ def run(data, factors, grid, repeats, device="cpu"):
     return pd.DataFrame(rows)
 
 
-def _counted_once(ratings):
-    return replace(ratings, values=np.ones(ratings.nnz, np.float32), scale=None)
-
-
 def _labels(model, task, k):
     names = "regularization", "unobserved_weight"
     given = {f"x_{name}": getattr(model, name) for name in names}
@@ -87,9 +82,8 @@ def _tuned(name, train, device, factors, epochs, draws=1, **grid):
     rows = []
     for draw, *values in tqdm(list(product(range(draws), *grid.values())), desc=f"tuning {name}", leave=False):
         known, held = train.leave_one_out(seed=draw) if name == NCF else _fifth_of_each(train, draw)
-        model = ImplicitALS(
-            factors, **dict(zip(grid, values, strict=True)), regularization_exponent=1.0, device=device
-        )
+        given = dict(zip(grid, values, strict=True))
+        model = ImplicitALS(factors, **given, regularization_exponent=1.0, device=device)
         for before, after in zip([0, *epochs[:-1]], epochs, strict=True):
             model.fit(known, after - before, warm_start=before > 0)
             labels = {"data": name} | _labels(model, "tune", draw)
@@ -167,9 +161,7 @@ def figure(frame):
         for place, row in zip(places, of.itertuples(), strict=True):
             colour = style.COLOURS["grey" if row.published or row.model == "popularity" else "blue"]
             where = {"textcoords": "offset points", "color": colour, "size": style.SMALL}
-            if (
-                row.value < 0.8 * least
-            ):  # popularity, far below all others: the axis would hide what tells these apart
+            if row.value < 0.8 * least:  # popularity: an axis that goes so far would hide what tells the others apart
                 off = f"◂ {row.value:.4f}, left of the axis"
                 axis.annotate(off, (0, place), (6, 0), xycoords=("axes fraction", "data"), va="center", **where)
                 continue
@@ -194,10 +186,8 @@ PUBLISHED = [
 def compared(frame):
     """Return test metrics: data, metric, model, value (mean of repeats), its 95 % interval; published or not."""
     test = frame[frame.task == "test"]
-    rows = []
-    for (data, metric, model, factors), values in test.groupby(
-        ["data", "metric", "model", test.factors.fillna(0)], sort=False
-    ).value:
+    rows, by = [], ["data", "metric", "model", test.factors.fillna(0)]
+    for (data, metric, model, factors), values in test.groupby(by, sort=False).value:
         name = f"ImplicitALS, {factors:.0f} factors" if factors else model
         half = stats.t.ppf(0.975, len(values) - 1) * values.sem() if len(values) > 1 else 0.0
         rows.append((data, metric, name, values.mean(), values.mean() - half, values.mean() + half, False))
@@ -216,7 +206,5 @@ def beside_published(frame):
         f"{row.value:.4g}" if row.low == row.high else f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"
         for row in table.itertuples()
     ]
-    table = pd.DataFrame(
-        {"data": table.data, "metric": table.metric.replace(shown), "model": table.model, "value": values}
-    )
-    return table.replace({"data": _NAMES}).style.hide()
+    columns = {"data": table.data.replace(_NAMES), "metric": table.metric.replace(shown), "model": table.model}
+    return pd.DataFrame(columns | {"value": values}).style.hide()

@@ -4,7 +4,6 @@ Benchmark, protocol and rows are those of `quality_benchmarks` for Gowalla. Para
 pairs that are held out.
 """
 
-from gpumf_study import figure_style as style
 from gpumf_study.experiments.gpumf import quality_benchmarks
 
 _GRID = {"regularization": [0.003, 0.004, 0.005, 0.006], "unobserved_weight": [0.005, 0.01, 0.02]}
@@ -25,17 +24,3 @@ def run(data, factors, grid, repeats):
 
 
 summary = quality_benchmarks.summary
-
-
-def figure(frame):
-    """Draw NDCG on the test set by the number of factors, means over the repeats, with the seconds of a fit."""
-    table = summary(frame).xs("ImplicitALS", level="model").droplevel("data")
-    figure, ((axis,),) = style.panels(height=3)
-    metric = next(name for name in table if name.startswith("ndcg"))
-    axis.plot(table.index, table[metric], "o-", color=style.COLOURS["blue"])
-    for f, row in table.iterrows():
-        axis.annotate(f"{row.seconds:.3g} s", (f, row[metric]), (0, 7), textcoords="offset points", ha="center")
-    axis.set_xscale("log", base=2)
-    axis.set(xlabel="factors", ylabel=f"test {metric.upper()}")
-    axis.margins(y=0.2)
-    return figure

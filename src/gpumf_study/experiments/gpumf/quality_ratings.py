@@ -136,9 +136,8 @@ def figure(frame):
         axis.errorbar(of["mean"], place[ours == mine], xerr=half, fmt="o", color=style.COLOURS[colour])
     axis.set_yticks(place, table.index)
     for at, value in zip(place, table["mean"], strict=True):
-        axis.annotate(
-            f"{value:.4f}", (value, at), (0, 6), textcoords="offset points", ha="center", fontsize=style.SMALL
-        )
+        beside = {"textcoords": "offset points", "ha": "center", "size": style.SMALL}
+        axis.annotate(f"{value:.4f}", (value, at), (0, 6), **beside)
     axis.set(xlabel=f"test RMSE, {style.data_name(frame.data.iloc[0])}, mean of {frame.repeat.nunique()} splits")
     axis.margins(x=0.15, y=0.12)
     return figure

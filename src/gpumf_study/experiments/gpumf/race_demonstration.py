@@ -16,7 +16,6 @@ from gpumf.ratings import Ratings
 from gpumf.solvers.sgd_base import kernel_steps
 
 RATE, REGULARIZATION, KEY = 0.05, 0.02, 0
-LABELS = {"lost_share": "share of updates lost", "distance": "distance from one after another"}
 
 _SMALL = {"n_users": 30, "n_items": 20, "factors": 8, "n_updates": 600}
 PROFILES = {
@@ -52,7 +51,7 @@ def run(groups, seeds, n_users, n_items, factors, n_updates):
             _, squared = reference.sum_errors(ratings, p, q)
             distance = np.linalg.norm(np.concatenate([p, q]) - one_by_one) / way
             rows.append((n_groups, seed, lost_share(trace), distance, np.sqrt(squared / ratings.nnz)))
-    frame = pd.DataFrame(rows, columns=["x_groups", "repeat", *LABELS, "rmse"])
+    frame = pd.DataFrame(rows, columns=["x_groups", "repeat", "lost_share", "distance", "rmse"])
     frame = frame.melt(["x_groups", "repeat"], var_name="metric")
     return frame.assign(task="race", model="SGD", solver="hogwild", device="emulator", factors=factors)
 

@@ -12,7 +12,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, backends, search
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf.search_seconds import LOOP
 
@@ -72,19 +71,3 @@ def _loop(model, grid, ratings, folds, epochs, n):
         fits = [(type(model)(**model.get_params() | {"regularization": value}), *pair) for pair in pairs]
         found[value] = np.mean([fit.fit(train, epochs).score(test)["rmse"] for fit, train, test in fits])
     return pd.Series(found), time.perf_counter() - started
-
-
-def summary(frame):
-    """Return median seconds, of each setting too, and the best value, by data and variant."""
-    table = frame.groupby(["data", "variant", "x_settings"], sort=False).agg(
-        seconds=("seconds", "median"), value=("value", "first"), x_difference=("x_difference", "max")
-    )
-    table = table.reset_index()
-    return table.assign(x_seconds_a_setting=table.seconds / table.x_settings)
-
-
-def figure(frame):
-    """Draw the median seconds a setting."""
-    table = summary(frame)
-    names = [f"{style.data_name(row.data)}, {row.variant}" for row in table.itertuples()]
-    return style.dots(table.x_seconds_a_setting.set_axis(names), "seconds a setting, end to end")

@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from gpumf import SGD, ImplicitALS, search
 from gpumf._util import threads
-from gpumf_study import figure_style as style
 from gpumf_study.experiments import load_ratings
 
 SURPRISE, IMPLICIT, OURS = "Surprise, GridSearchCV", "implicit, scikit-learn's GridSearchCV", "gpumf, search"
@@ -125,18 +124,3 @@ def _estimator():
             return ranking_metrics_at_k(self.model_, self.seen_, test, **given)["ndcg"]
 
     return Implicit
-
-
-def summary(frame):
-    """Return median seconds and the best value by model and program, and the speed-up over the peer."""
-    by = frame.groupby(["model", "variant"], sort=False)
-    table = by.agg(seconds=("seconds", "median"), value=("value", "first"), x_load=("x_load", "max")).reset_index()
-    of_peer = table[table.variant != OURS].set_index("model").seconds
-    return table.assign(speed_up=table.model.map(of_peer) / table.seconds)
-
-
-def figure(frame):
-    """Draw the median seconds of each search."""
-    table = summary(frame)
-    names = [f"{row.model}: {row.variant}" for row in table.itertuples()]
-    return style.dots(table.seconds.set_axis(names), "seconds of a search, end to end")

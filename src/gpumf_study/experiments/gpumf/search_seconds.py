@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, search
 from gpumf._util import threads
-from gpumf_study import figure_style as style
 from gpumf_study import sweep
 from gpumf_study.experiments import load_ratings
 
@@ -23,16 +22,13 @@ _SHARED = {"solver": "parallel_cg", "device": "cpu"}
 
 # Of ALS and of ImplicitALS; a grid of the latter has 20 settings for each value of alpha.
 PROFILES = {
-    "quick": {"data": ["ml-1m", "ml-100k"], "settings": [20, 40], "folds": [3, 3], "in_loop": [20, 40], "epochs": 10},
-    "full": {
-        "data": ["ml-1m", "ml-100k"], "settings": [100, 200], "folds": [5, 3], "in_loop": [20, 40], "epochs": 10,
-    },
+    "quick": {"data": ["ml-1m", "ml-100k"], "settings": [20, 40], "folds": [3, 3], "in_loop": [20, 40], "epochs": 10,
+              "repeats": 5},
+    "full": {"data": ["ml-1m", "ml-100k"], "settings": [100, 200], "folds": [5, 3], "in_loop": [20, 40], "epochs": 10,
+             "repeats": 5},
+    "smoke": {"data": ["ml-100k-synthetic"] * 2, "settings": [3, 20], "folds": [2, 2], "in_loop": [3, 10],
+              "epochs": 3, "repeats": 2},
 }  # fmt: skip
-PROFILES["smoke"] = {
-    "data": ["ml-100k-synthetic"] * 2, "settings": [3, 20], "folds": [2, 2], "in_loop": [3, 10], "epochs": 3,
-}  # fmt: skip
-for _profile, _repeats in {"smoke": 2, "quick": 5, "full": 5}.items():
-    PROFILES[_profile]["repeats"] = _repeats
 
 
 def run(data, settings, folds, in_loop, epochs, repeats):
@@ -70,11 +66,8 @@ def run(data, settings, folds, in_loop, epochs, repeats):
                 labels = {"data": name, "model": type(model).__name__, "variant": variant, "repeat": repeat}
                 shape = {"x_folds": n_folds, "x_settings": n, "x_timed": n_timed if variant == LOOP else n}
                 rows.append(labels | {"seconds": seconds, "metric": metric, "x_load": load} | best | shape)
-    frame = pd.DataFrame(rows)
-    frame = frame.assign(
-        task="search", solver="parallel_cg", device="cpu", threads=threads.count(), phase="end_to_end"
-    )
-    return frame
+    labels = {"task": "search", "solver": "parallel_cg", "device": "cpu", "phase": "end_to_end"}
+    return pd.DataFrame(rows).assign(**labels, threads=threads.count())
 
 
 def grid(model, n):
@@ -100,18 +93,3 @@ def loop(model, ratings, folds, metric, settings, epochs, n):
         found.append(float(np.mean(scores)))
     of_fits = time.perf_counter() - started - of_folds
     return found, of_folds + of_fits * n / len(settings)
-
-
-def summary(frame):
-    """Return median seconds and speed-ups over LOOP by data and variant, the best value, and the highest load."""
-    by = frame.groupby(["data", "model", "variant"], sort=False)
-    table = by.agg(seconds=("seconds", "median"), value=("value", "first"), x_load=("x_load", "max")).reset_index()
-    of_loop = table[table.variant == LOOP].set_index("model").seconds
-    return table.assign(speed_up=table.model.map(of_loop) / table.seconds)
-
-
-def figure(frame):
-    """Draw the median seconds of each search."""
-    table = summary(frame)
-    names = [f"{style.data_name(row.data)}, {row.model}, {row.variant}" for row in table.itertuples()]
-    return style.dots(table.seconds.set_axis(names), "seconds of a search, end to end")

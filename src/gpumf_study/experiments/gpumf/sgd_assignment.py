@@ -42,20 +42,12 @@ def run(n_users, n_items, nnz, seed):
         if scheme.device != "cuda":
             continue
         updates = scheme.order(model, ratings, blocks=BLOCKS, members=MEMBERS)
-        frame = pd.DataFrame(updates, columns=["block", "member", "turn", "rating", "moves"])
-        frame = frame[frame.moves != "item"]
-        frame["user"], frame["item"] = ratings.users[frame.rating], ratings.items[frame.rating]
-        frame = frame.drop(columns="rating").rename(columns={"turn": "value"}).assign(number=range(len(frame)))
-        frame = frame.rename(columns=lambda column: column if column == "value" else f"x_{column}")
+        frame = pd.DataFrame(updates, columns=["x_block", "x_member", "value", "rating", "x_moves"])
+        frame = frame[frame.x_moves != "item"]
+        rating = frame.pop("rating")
+        frame = frame.assign(x_user=ratings.users[rating], x_item=ratings.items[rating], x_number=range(len(frame)))
         frames.append(frame.assign(task="assignment", model="SGD", solver=name, metric="turn"))
     return pd.concat(frames, ignore_index=True)
-
-
-def _plain(frame):
-    """The frame of `run` with the columns scheme, block, member, turn, user, item and moves."""
-    return frame.rename(columns=lambda name: name.removeprefix("x_")).rename(
-        columns={"solver": "scheme", "value": "turn"}
-    )
 
 
 def summary(frame):
@@ -63,11 +55,11 @@ def summary(frame):
     something to do), meets (the share of updates that move a vector that another one moves in the same turn).
     """
     rows = []
-    for scheme, updates in _plain(frame).groupby("scheme", sort=False):
-        turns = updates.turn.max() + 1
-        of_item = updates[updates.moves == "both"]
-        meets = updates.duplicated(["turn", "user"], keep=False)
-        meets |= of_item.duplicated(["turn", "item"], keep=False).reindex(updates.index, fill_value=False)
+    for scheme, updates in frame.groupby("solver", sort=False):
+        turns = updates.value.max() + 1
+        of_item = updates[updates.x_moves == "both"]
+        meets = updates.duplicated(["value", "x_user"], keep=False)
+        meets |= of_item.duplicated(["value", "x_item"], keep=False).reindex(updates.index, fill_value=False)
         rows.append((scheme, turns, len(updates) / (turns * WORKERS), meets.mean()))
     return pd.DataFrame(rows, columns=["scheme", "turns", "busy", "meets"])
 
@@ -84,30 +76,29 @@ def figure(frame):
     A frame instead of a filled square: the update moves the user's vector alone. A plus: the rating is drawn again. A
     grey square: it is not drawn at all.
     """
-    frame = _plain(frame)
-    rows = -(-frame.scheme.nunique() // 3)
+    rows = -(-frame.solver.nunique() // 3)
     figure, axes = style.panels(columns=3, rows=rows, width=5.2, height=2.9 * rows)
-    ratings = frame[["user", "item"]].drop_duplicates()
+    ratings = frame[["x_user", "x_item"]].drop_duplicates()
 
     def square(axis, user, item, **look):
         axis.add_patch(Rectangle((item + 0.06, user + 0.06), 0.88, 0.88, linewidth=2, **look))
 
-    for axis in axes.ravel()[frame.scheme.nunique() :]:
+    for axis in axes.ravel()[frame.solver.nunique() :]:
         axis.remove()
-    for axis, (scheme, updates) in zip(figure.axes, frame.groupby("scheme", sort=False), strict=True):
+    for axis, (scheme, updates) in zip(figure.axes, frame.groupby("solver", sort=False), strict=True):
         for user, item in ratings.itertuples(index=False):
             square(axis, user, item, color="0.9")
-        for (user, item), here in updates.groupby(["user", "item"]):
+        for (user, item), here in updates.groupby(["x_user", "x_item"]):
             first = here.iloc[0]
-            colour, number = _WORKERS[first.block, first.member]
-            both = first.moves == "both"
+            colour, number = _WORKERS[first.x_block, first.x_member]
+            both = first.x_moves == "both"
             edge = style.COLOURS[colour]
             square(axis, user, item, facecolor=edge if both else "white", edgecolor=edge)
-            turn = f"{first.turn + 1}{'+' if len(here) > 1 else ''}"
+            turn = f"{first.value + 1}{'+' if len(here) > 1 else ''}"
             colour = number if both else "black"
             axis.text(item + 0.5, user + 0.54, turn, ha="center", va="center", fontsize=style.SMALL, color=colour)
-        axis.set(xlim=(0, frame.item.max() + 1), ylim=(frame.user.max() + 1, 0), aspect="equal", xticks=[], yticks=[])
-        axis.set(xlabel="items", ylabel="users")
+        axis.set(xlim=(0, frame.x_item.max() + 1), ylim=(frame.x_user.max() + 1, 0), aspect="equal")
+        axis.set(xlabel="items", ylabel="users", xticks=[], yticks=[])
         axis.set_title(style.LOOKS["SGD", scheme].name, fontsize=10)
         axis.spines[:].set_visible(False)
         axis.grid(False)

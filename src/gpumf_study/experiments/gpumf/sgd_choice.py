@@ -42,12 +42,10 @@ def run(data, factors, share, repeats, device):
         if share < 1:
             ratings = ratings.select(random_subset(ratings.nnz, round(share * ratings.nnz), seed=0))
         for f in tqdm(factors, desc=f"sgd_choice {name}", leave=False):
-            default = SGD(f, device=device, regularization=0.02, biases=False, clip=False).choose(ratings)
+            options = {"device": device, "regularization": 0.02, "biases": False, "clip": False}
+            default = SGD(f, **options).choose(ratings)
             for kernel in KERNELS:
-                seconds = _seconds(
-                    SGD(f, learning_rate=RATE, solver=kernel, device=device, regularization=0.02, biases=False,
-                        clip=False), ratings, repeats,
-                )  # fmt: skip
+                seconds = _seconds(SGD(f, learning_rate=RATE, solver=kernel, **options), ratings, repeats)
                 what = ratings.name, kernel, device, f, int(kernel == default), ratings.nnz
                 rows += [(*what, k, s) for k, s in enumerate(seconds)]
     columns = ["data", "solver", "device", "factors", "x_default", "x_nnz", "repeat", "seconds"]

@@ -5,13 +5,12 @@ for as many epochs as were best there, and is judged on the fold's test ratings 
 at its edge is told. Other programs are beside it in `peers_ml100k`, with a smaller search that they can afford too.
 """
 
-from itertools import product
-
 import pandas as pd
 from tqdm import tqdm
 
 from gpumf import SGD
 from gpumf.solvers import schedules
+from gpumf_study import sweep
 from gpumf_study.claims import Claim
 from gpumf_study.experiments import load_ratings
 
@@ -29,10 +28,6 @@ METRICS = ["rmse", "mae"]
 _GRID = "factors", "regularization", "bias_regularization", "learning_rate", "beta", "init_std"
 
 
-PLAIN = {"solver": "kernel", "repeat": "seed", "epoch": "epochs", "x_fold": "fold", "x_step": "step"}
-PLAIN |= {f"x_{name}": name for name in _GRID if name != "factors"}
-
-
 def run(data, kernel, factors, regularization, bias_regularization, learning_rate, beta, init_std, epochs, seeds):
     """Choose and judge, fold by fold.
 
@@ -45,10 +40,8 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
     on the fold's test ratings.
     """
     ratings = load_ratings(data)
-    grid = [
-        dict(zip(_GRID, values, strict=True))
-        for values in product(factors, regularization, bias_regularization, learning_rate, beta, init_std)
-    ]
+    lists = factors, regularization, bias_regularization, learning_rate, beta, init_std
+    grid = sweep.combinations(dict(zip(_GRID, lists, strict=True)))
     rows = []
     for fold, (train, test) in enumerate(tqdm(ratings.kfold(5), total=5, desc="sgd_ml100k", leave=False)):
         inner, held_out = train.split(0.1, seed=fold)
@@ -57,21 +50,13 @@ def run(data, kernel, factors, regularization, bias_regularization, learning_rat
             fitted = _model(kernel, 0, **parameters).fit(inner, epochs, held_out)
             best = fitted.history.loc[fitted.history.rmse.idxmin()]
             choices.append((best.rmse, int(best.epoch), parameters))
-            rows.append(_row(fold, "choice", 0, fitted, parameters, int(best.epoch), best))
+            rows.append(_row(fold, "choice", fitted, parameters, int(best.epoch), best))
         _, n_epochs, parameters = min(choices, key=lambda choice: choice[0])
         for seed in range(seeds):
             fitted = _model(kernel, seed, **parameters).fit(train, n_epochs, test)
-            rows.append(_row(fold, "test", seed, fitted, parameters, n_epochs, fitted.history.iloc[-1]))
+            rows.append(_row(fold, "test", fitted, parameters, n_epochs, fitted.history.iloc[-1]))
     frame = pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD")
-    frame = frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value")
-    return frame.rename(columns={old: new for new, old in PLAIN.items()})
-
-
-def trainings(frame):
-    """Return a row a training: fold, step, seed, kernel, device, the parameters, epochs, rmse, mae."""
-    first, second = (frame[frame.metric == name] for name in METRICS)
-    wide = first.assign(rmse=first.value, mae=second.value.to_numpy()).drop(columns=["metric", "value"])
-    return wide.rename(columns=PLAIN)
+    return frame.melt([name for name in frame if name not in METRICS], METRICS, "metric", "value")
 
 
 def by_seed(frame):
@@ -86,10 +71,10 @@ def _model(kernel, seed, factors, beta, **parameters):
     )
 
 
-def _row(fold, step, seed, fitted, parameters, epochs, errors):
-    measured = {"epochs": epochs, "rmse": errors.rmse, "mae": errors.mae}
-    what = {"fold": fold, "step": step, "seed": seed, "kernel": fitted.solver, "device": fitted.device}
-    return what | parameters | measured
+def _row(fold, step, fitted, parameters, epochs, errors):
+    row = {"x_fold": fold, "x_step": step, "repeat": fitted.seed, "solver": fitted.solver, "device": fitted.device}
+    row |= {name if name == "factors" else f"x_{name}": value for name, value in parameters.items()}
+    return row | {"epoch": epochs, "rmse": errors.rmse, "mae": errors.mae}
 
 
 CLAIMS = [

@@ -54,9 +54,8 @@ def run(data, schemes, factors, folds, seeds, epochs, epochs_of_cu2rec):
         for label, (kernel, options) in tqdm(chosen.items(), desc=f"sgd_spread, fold {fold}", leave=False):
             rates, n = (RATES_OF_CU2REC, epochs_of_cu2rec) if kernel == "cu2rec" else (RATES, epochs)
             for seed in range(seeds):
-                fitted = SGD(factors, solver=kernel, seed=seed, biases=True, clip=False, **rates, **options).fit(
-                    train, n
-                )
+                model = SGD(factors, solver=kernel, seed=seed, biases=True, clip=False, **rates, **options)
+                fitted = model.fit(train, n)
                 what = columns_of(label) | {"device": fitted.device, "repeat": seed, "x_fold": fold}
                 rows += [what | {"metric": name, "value": error} for name, error in fitted.score(test).items()]
     return pd.DataFrame(rows).assign(data=ratings.name, task="fit", model="SGD", factors=factors)

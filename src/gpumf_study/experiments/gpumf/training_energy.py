@@ -111,17 +111,3 @@ def _measured(counter, work, seconds):
     common = {"seconds": elapsed / calls, "x_trainings": calls}
     found = {"joules": (joules / calls, "J"), "watts": (joules / elapsed, "W")}
     return [common | {"metric": name, "value": value, "x_unit": unit} for name, (value, unit) in found.items()]
-
-
-def summary(frame):
-    """Return a row a training: epochs, rmse, seconds, joules, watts, and joules over those of the idle GPU meanwhile.
-
-    Numbers are medians over the measurements; they are missing of a training that did not reach the error.
-    """
-    idle, rows = frame[frame.task == "idle"].value.median(), []
-    for (model, solver, factors), of in frame.groupby(["model", "solver", "factors"], sort=False):
-        values = of.groupby("metric").value.median().reindex(["rmse", "joules", "watts"])
-        seconds = of[of.metric == "joules"].seconds.median()
-        row = {"model": model, "solver": solver, "factors": int(factors), "epochs": int(of.epoch.iloc[0])}
-        rows.append(row | {**values, "seconds": seconds, "over_idle": values.joules - idle * seconds})
-    return pd.DataFrame(rows)

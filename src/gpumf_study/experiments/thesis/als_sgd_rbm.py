@@ -135,9 +135,8 @@ def figure(frame):
         style.marks(axis, rows.x_reduction, place, colours, sure=rows.x_certain.eq(True))
         for value, at in zip(rows.x_reduction, place, strict=True):
             if value > 0:
-                axis.annotate(
-                    style.significant(value), (value, at), (7, 4), textcoords="offset points", size=style.SMALL
-                )
+                beside = {"textcoords": "offset points", "size": style.SMALL}
+                axis.annotate(style.significant(value), (value, at), (7, 4), **beside)
         axis.set_yticks(place, order)
         axis.set(xlabel="reduction in MAE a second", title=style.data_name(name))
         axis.set_xscale("log")

@@ -41,17 +41,17 @@ def run(sides, repeats):
     """
     bandwidth = {"cpu": _limits.ceilings("cpu", repeats=repeats)["copy_bytes_per_second"]}
     if backends.available():
-        bandwidth["gpu"] = _limits.ceilings("cuda", repeats=repeats)["copy_bytes_per_second"]
+        bandwidth["cuda"] = _limits.ceilings("cuda", repeats=repeats)["copy_bytes_per_second"]
     rows = []
     for side in sides:
         a = np.random.default_rng(side).random((side, side), np.float32)
-        timings = _cpu_timings(a, repeats) + (
-            _kernel_timings(backends.device(), a, repeats) if backends.available() else []
-        )
-        for device, access, transfer, seconds in timings:
-            limit = np.nan if transfer in HOSTS else 2 * a.nbytes / bandwidth["gpu" if device == "gpu" else "cpu"]
-            threads = {"1 thread": 1, "all threads": cores()}.get(device)
-            what = {"task": "cube", "device": "cuda" if device == "gpu" else "cpu", "threads": threads}
+        timings = _cpu_timings(a, repeats)
+        if backends.available():
+            timings += _kernel_timings(backends.device(), a, repeats)
+        for threads, access, transfer, seconds in timings:
+            device = "cpu" if threads else "cuda"
+            limit = np.nan if transfer in HOSTS else 2 * a.nbytes / bandwidth[device]
+            what = {"task": "cube", "device": device, "threads": threads}
             what |= {"variant": access, "x_side": side, "x_transfer": transfer, "x_limit_seconds": limit}
             rows += [what | {"repeat": k, "seconds": s} for k, s in enumerate(seconds)]
     return pd.DataFrame(rows)
@@ -76,8 +76,8 @@ def cube_all_cores(a, result):
 def _cpu_timings(a, repeats):
     result = np.empty_like(a)
     return [
-        (device, "coalesced", "resident", seconds_of(lambda cube=cube: cube(a, result), repeats))
-        for device, cube in (("1 thread", cube_one_core), ("all threads", cube_all_cores))
+        (threads, "coalesced", "resident", seconds_of(lambda cube=cube: cube(a, result), repeats))
+        for threads, cube in ((1, cube_one_core), (cores(), cube_all_cores))
     ]
 
 
@@ -109,7 +109,7 @@ def _kernel_timings(device, a, repeats):
     for host, arrays in places.items():
         works = [partial(there_and_back, kernel, *arrays) for kernel in kernels.values()]
         series.append((host, _in_turns(seconds_of, works, repeats)))
-    return [("gpu", access, where, of[k]) for k, access in enumerate(kernels) for where, of in series]
+    return [(None, access, where, of[k]) for k, access in enumerate(kernels) for where, of in series]
 
 
 def _in_turns(clock, works, repeats):

@@ -102,18 +102,14 @@ def run(data, regularizations, with_features, factors, epochs, seeds, device):
             fit = partial(_fits, {FEATURES: own, OTHERS: others}, factors, epochs, seed, device)
             train, test = parted(ratings, split, _TEST, seed)
             choice = pd.DataFrame(fit(*parted(train, split, _HELD_OUT, seed), tried))
-            best = choice.loc[choice[choice.model != BIASES].groupby("model").rmse.idxmin()]
-            chosen = best[["model", "regularization", "weight"]].itertuples(index=False)
+            best = choice.loc[choice[choice.model != BIASES].groupby("model").value.idxmin()]
+            chosen = best[["model", "x_regularization", "x_weight"]].itertuples(index=False)
             judged = pd.DataFrame(fit(train, test, chosen))
-            steps = pd.concat([choice.assign(step="choice"), judged.assign(step="test")])
-            rows.append(steps.assign(data=name, split=split, seed=seed))
-    frame = pd.concat(rows, ignore_index=True).rename(columns=_NAMES).assign(task="fit", metric="rmse")
+            steps = pd.concat([choice.assign(x_step="choice"), judged.assign(x_step="test")])
+            rows.append(steps.assign(data=name, x_split=split, repeat=seed))
+    frame = pd.concat(rows, ignore_index=True).assign(task="fit", metric="rmse")
     frame.attrs["datasets"] = identities
     return frame
-
-
-_NAMES = {"kernel": "solver", "seed": "repeat", "epochs": "epoch", "rmse": "value"}
-_NAMES |= {name: f"x_{name}" for name in ("split", "step", "regularization", "weight", "nnz", "features", "judged")}
 
 
 def parted(ratings, split, share, seed):
@@ -138,8 +134,8 @@ def _fits(features, factors, epochs, seed, device, train, judged, tried):
 
     def row(model, predicted, **what):
         error = np.clip(predicted, *train.scale) - judged.values
-        given = {"factors": factors, "epochs": epochs, "nnz": train.nnz, "judged": judged.nnz}
-        return {"model": model} | what | given | {"rmse": np.sqrt(np.mean(error**2))}
+        given = {"factors": factors, "epoch": epochs, "x_nnz": train.nnz, "x_judged": judged.nnz}
+        return {"model": model} | what | given | {"value": np.sqrt(np.mean(error**2))}
 
     left = replace(train, values=train.values - biases(train), scale=None)
     rows = [row(BIASES, biases(judged))]
@@ -147,8 +143,8 @@ def _fits(features, factors, epochs, seed, device, train, judged, tried):
         whole = joined(left, *features[model], weight * left.values.std()) if model in features else left
         fitted = ALS(factors, regularization, biases=True, clip=False, weighted=False, device=device, seed=seed)
         predicted = biases(judged) + fitted.fit(whole, epochs).predict(judged.users, judged.items, ids=False)
-        what = {"regularization": regularization, "weight": weight, "kernel": fitted.solver}
-        rows.append(row(model, predicted, **what, features=whole.nnz - train.nnz))
+        what = {"x_regularization": regularization, "x_weight": weight, "solver": fitted.solver}
+        rows.append(row(model, predicted, **what, x_features=whole.nnz - train.nnz))
     return rows
 
 
@@ -243,9 +239,9 @@ FEATURES_OF = {"douban-monti": friends, "ml-100k": demographics_and_genres}
 
 
 def _tests(frame):
-    """Test RMSE with a column a model, by data, split and seed."""
-    tests = frame[frame.x_step == "test"].rename(columns={"x_split": "split", "repeat": "seed"})
-    return tests.pivot(index=["data", "split", "seed"], columns="model", values="value")
+    """Test RMSE with a column a model, by data, split and repeat."""
+    tests = frame[frame.x_step == "test"]
+    return tests.pivot(index=["data", "x_split", "repeat"], columns="model", values="value")
 
 
 def figure(frame):
@@ -256,7 +252,7 @@ def figure(frame):
     figure, (axes,) = style.panels(columns=len(sets), height=2.8, sharey=True)
     for axis, name in zip(axes, sets, strict=True):
         rows = ratios.loc[name]
-        places = rows.index.get_level_values("split").map([RANDOM, USERS, ITEMS].index)
+        places = rows.index.get_level_values("x_split").map([RANDOM, USERS, ITEMS].index)
         for model, colour, shift in zip(MODELS, ("grey", "orange", "green"), (-0.2, 0.0, 0.2), strict=True):
             axis.plot(rows[model], places + shift, "o", color=style.COLOURS[colour], alpha=0.6, label=model)
         axis.axvline(1, color="black", linewidth=0.8)
@@ -268,24 +264,18 @@ def figure(frame):
     return figure
 
 
-def gains(frame):
-    """By how many percent test RMSE with features is below the better of that without and that with others' features.
-
-    Return a Series of data, split and seed
-    """
-    table = _tests(frame)
-    return 100 * (1 - table[FEATURES] / table[[PLAIN, OTHERS]].min(axis=1))
-
-
 def each_gain(frame):
-    """Return `gains` as a table: data, split, repeat, x_gain."""
-    return gains(frame).rename("x_gain").rename_axis(index={"seed": "repeat"}).reset_index()
+    """Return by how many percent test RMSE with features is below the better of that without and that with others'
+    features: data, x_split, repeat, x_gain."""
+    table = _tests(frame)
+    gains = 100 * (1 - table[FEATURES] / table[[PLAIN, OTHERS]].min(axis=1))
+    return gains.rename("x_gain").reset_index()
 
 
 def min_gain(frame):
     """Return the least gain of the data sets at random splits, by repeat; nothing where one is missing."""
     table = each_gain(frame)
-    table = table[table.split == RANDOM]
+    table = table[table.x_split == RANDOM]
     return table.groupby("repeat").x_gain.min().reset_index() if set(table.data) == set(SPLITS) else table.iloc[:0]
 
 
@@ -307,7 +297,7 @@ def _claim(suffix, statement, where, table, criterion=None):
 CLAIMS = [_claim("", "the least of the data sets, random splits", {}, min_gain, above(0))]
 CLAIMS += [
     _claim(f"-{split.replace(' ', '-')}-{data}", f"{style.data_name(data)}, {_OF[data]}, {what}",
-           {"data": data, "split": split}, each_gain)
+           {"data": data, "x_split": split}, each_gain)
     for data, splits in SPLITS.items()
     for split, what in (
         (RANDOM, "random splits"), (USERS, f"users with {FEW} training ratings"),

@@ -176,11 +176,10 @@ def _curve(model, varied, values, sets, epochs):
 def points(frame):
     """Return runs as points of figures: data, model (or 'RBM, thesis'), varied, value, repeat, mae, held_out_mae."""
     rows = frame[frame.metric == "mae"]
-    variant = rows.variant if "variant" in rows else pd.Series(None, rows.index, dtype=object)
     value = np.where(rows.x_varied == "regularization", rows.x_regularization, rows.x_learning_rate)
-    columns = {"data": rows.data, "model": rows.model + (", " + variant).fillna(""), "varied": rows.x_varied}
+    columns = {"data": rows.data, "model": rows.model + (", " + rows.variant).fillna(""), "varied": rows.x_varied}
     columns |= {"value": value, "repeat": rows.repeat, "mae": rows.value}
-    return pd.DataFrame(columns | {"held_out_mae": rows.get("x_held_out_mae", rows.value)})
+    return pd.DataFrame(columns | {"held_out_mae": rows.x_held_out_mae})
 
 
 def summary(frame):
@@ -267,21 +266,19 @@ def _claims():
     for (model, varied), (figure_or_table, quantity) in FIGURES.items():
         for data in ("douban-synthetic", "jester-1"):
             value = _published.value(figure_or_table, quantity, data)
-            name = f"thesis-fig-{figure_or_table.removeprefix('Figure ')}-{_published.family(data)}"
-            words = f"the best {varied.replace('_', ' ')} of {model} as published, {value}, {style.data_name(data)}"
             if value is None or model == "RBM":
                 continue
+            name = f"thesis-fig-{figure_or_table.removeprefix('Figure ')}-{_published.family(data)}"
+            words = f"the best {varied.replace('_', ' ')} of {model} as published, {value}, {style.data_name(data)}"
             if model == "RBM, thesis":
-                yield Claim(
-                    name, "thesis", figure_or_table, f"Cost of {words}.", missing="the users and epochs of its search"
-                )
+                missing = "the users and epochs of its search"
+                yield Claim(name, "thesis", figure_or_table, f"Cost of {words}.", missing=missing)
                 continue
-            yield Claim(
-                name, "thesis", figure_or_table, f"Cost of {words}: share of the MAE with the value chosen here.",
-                metric="median",
-                select={"column": "x_cost", "where": {"data": data, "model": model, "varied": varied}},
-                criterion=below(0.01), evidence="built in" if data == "douban-synthetic" else "real", table=costs,
-            )  # fmt: skip
+            yield Claim(name, "thesis", figure_or_table,
+                        f"Cost of {words}: share of the MAE with the value chosen here.", metric="median",
+                        select={"column": "x_cost", "where": {"data": data, "model": model, "varied": varied}},
+                        criterion=below(0.01), evidence="built in" if data == "douban-synthetic" else "real",
+                        table=costs)  # fmt: skip
 
 
 CLAIMS = list(_claims())

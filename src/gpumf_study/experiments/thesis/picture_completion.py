@@ -74,10 +74,9 @@ def grey(name, side):
 
 def _of_package(name):
     try:
-        path = metadata.distribution(_PACKAGE).locate_file(f"skimage/data/{name}")
+        return metadata.distribution(_PACKAGE).locate_file(f"skimage/data/{name}")
     except metadata.PackageNotFoundError:
         raise FileNotFoundError(f"{name} comes with {_PACKAGE}: install it with `pip install {_PACKAGE}`") from None
-    return path
 
 
 def completed(original, known, seed, factors, regularizations, epochs):
@@ -134,9 +133,7 @@ def fillings(pixels):
 def figure(frame):
     """Draw the peak signal-to-noise ratio of the pictures by what fills their unknown pixels: a mark a repeat."""
     figure, ((axis,),) = style.panels(height=0.4 * frame.data.nunique() + 1.8)
-    colours = dict(
-        zip((MEAN, MEANS, NEAREST, LINEAR, FACTORIZED), ("grey", "orange", "sky", "blue", "green"), strict=True)
-    )
+    colours = {MEAN: "grey", MEANS: "orange", NEAREST: "sky", LINEAR: "blue", FACTORIZED: "green"}
     for filling, colour in colours.items():
         rows = frame[frame.variant == filling]
         axis.plot(rows.value, rows.data, "o", color=style.COLOURS[colour], alpha=0.6, label=filling)

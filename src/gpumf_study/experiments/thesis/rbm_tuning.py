@@ -24,8 +24,6 @@ THESIS = {name: RBM.THESIS[name] for name in _TRIED}
 IN_FRAMES = THESIS | {"gibbs_steps": "T = 1"}
 """The thesis's setting as its rows have it."""
 ERRORS = ["rmse", "mae", "accuracy"]
-PLAIN = {"solver": "kernel", "repeat": "seed", "factors": "hidden", "x_step": "step", "x_setting": "setting"}
-PLAIN |= {f"x_{name}": name for name in _TRIED if name != "hidden"}
 METRICS = {"jester-1": "mae", "jester-synthetic": "mae", "ml-100k": "rmse", "ml-100k-synthetic": "rmse"}
 """What is to be low on each set."""
 
@@ -75,23 +73,20 @@ def run(data, others, epochs, kernel, seeds):
                 model = trained(model, train, curves.best_epoch(setting), test)
                 accuracy = np.mean(np.rint(model.predict(test.users, test.items)) == test.values)
                 last = _described(model, setting, "test").tail(1)
-                frames.append(last.assign(data=ratings.name, setting=which, accuracy=accuracy))
-    frame = pd.concat(frames, ignore_index=True)
-    frame = frame.rename(columns={old: new for new, old in PLAIN.items()}).assign(
-        task="fit", model="RBM", phase="train"
-    )
+                frames.append(last.assign(data=ratings.name, x_setting=which, accuracy=accuracy))
+    frame = pd.concat(frames, ignore_index=True).assign(task="fit", model="RBM", phase="train")
     frame = frame.melt([name for name in frame if name not in ERRORS], ERRORS, "metric", "value")
     return frame[(frame.metric != "accuracy") | (frame.x_step == "test")].reset_index(drop=True)
 
 
 def wide(frame):
-    """Return a row an epoch of each training: data, step, setting, kernel, seed, parameters, epoch and ERRORS."""
+    """Return a row an epoch of each training: data, step, setting, repeat, parameters, epoch and ERRORS."""
     keys = [name for name in frame if name not in ("metric", "value")]
     rows = frame[frame.metric == "rmse"][keys].reset_index(drop=True)
     for name in ERRORS:
         of = frame[frame.metric == name].value.to_numpy()
         rows.loc[rows.x_step.isin(["test"] if name == "accuracy" else ["choice", "test"]), name] = of
-    return rows.rename(columns=PLAIN)
+    return rows.rename(columns=lambda name: "hidden" if name == "factors" else name.removeprefix("x_"))
 
 
 class _Curves:
@@ -119,10 +114,10 @@ class _Curves:
 
 
 def _described(model, setting, step):
-    return model.history.assign(
-        **setting | {"gibbs_steps": steps_text(setting["gibbs_steps"])}, step=step, setting=np.nan,
-        kernel=model.solver, device=model.device, seed=model.seed, accuracy=np.nan,
-    )  # fmt: skip
+    given = setting | {"gibbs_steps": steps_text(setting["gibbs_steps"])}
+    columns = {"factors" if name == "hidden" else f"x_{name}": value for name, value in given.items()}
+    columns |= {"x_step": step, "x_setting": np.nan, "accuracy": np.nan}
+    return model.history.assign(**columns, solver=model.solver, device=model.device, repeat=model.seed)
 
 
 def steps_text(gibbs_steps):

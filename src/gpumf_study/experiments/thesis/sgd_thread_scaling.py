@@ -80,9 +80,8 @@ def summary(frame):
     """Return medians: x_machine, x_threads, seconds (of an epoch), mae (least and most), speedup (over the fewest
     threads)."""
     points = frame.groupby(["x_machine", "x_threads"], sort=False)
-    table = points.agg(
-        seconds=("seconds", "median"), mae=("value", "median"), least=("value", "min"), most=("value", "max")
-    )
+    of_mae = {"mae": ("value", "median"), "least": ("value", "min"), "most": ("value", "max")}
+    table = points.agg(seconds=("seconds", "median"), **of_mae)
     return table.assign(speedup=table.groupby("x_machine").seconds.transform("first") / table.seconds).reset_index()
 
 

@@ -89,11 +89,8 @@ def run(data, als_epochs, updates, rates, repeats, fewer):
 
 def arguments(data, model):
     """The published parameters of a model on a data set."""
-    found = {
-        varied: _published.value(figure_or_table, quantity, data)
-        for (name, varied), (figure_or_table, quantity) in FIGURES.items()
-        if name == model
-    }
+    stated = {varied: place for (name, varied), place in FIGURES.items() if name == model}
+    found = {varied: _published.value(*place, data) for varied, place in stated.items()}
     return UNPUBLISHED[model] if None in found.values() else found
 
 

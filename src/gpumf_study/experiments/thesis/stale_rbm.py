@@ -143,9 +143,8 @@ def summary(frame):
     frame = wide(frame)
     squared = frame.assign(squared=frame.nnz * frame.rmse**2)
     groups = squared.groupby(["order", "shown", "every", "seed"], sort=False)
-    table = groups.agg(
-        squared=("squared", "sum"), nnz=("nnz", "sum"), weight=("weight", "mean"), rbm_seconds=("rbm_seconds", "sum")
-    ).reset_index()
+    sums = {name: (name, "sum") for name in ("squared", "nnz", "rbm_seconds")}
+    table = groups.agg(**sums, weight=("weight", "mean")).reset_index()
     table["rmse"] = np.sqrt(table.squared / table.nnz)
     alone = table[table.every == 0].set_index(["order", "seed"]).rmse
     table["gain"] = [alone[row.order, row.seed] - row.rmse for row in table.itertuples()]

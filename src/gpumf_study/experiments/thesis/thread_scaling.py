@@ -306,63 +306,60 @@ def _gap(machine, most):
     return _seconds(machine, _SLOWER, _FASTER, here={"x_threads": most}, there={"x_threads": BLOCK})
 
 
+def _linear(solver):
+    """What `median` takes: the share of linear scaling with the threads up to which the thesis found it."""
+    return {"column": "x_linear", "where": _at(KEPLER_LIKE, solver, _ENDS[solver]), "times": 2}
+
+
 _SLOWER, _FASTER = {"solver": "thesis_global"}, {"solver": "thesis_shared"}
 _LIMITED = "8 multiprocessors of 48 kB of shared memory"
 _DROP = {"over": {"x_blocks_more": 0}, "under": {"x_blocks_more": 1}}
-# Figure and rest of the id; statement; metric, select, criterion, table.
-_FIGURES = [
-    ("6.7", f"Speed in shared memory with {_ENDS['thesis_shared']:,} threads over linear scaling, {_LIMITED}.",
-     "median", {"column": "x_linear", "where": _at(KEPLER_LIKE, "thesis_shared", _ENDS["thesis_shared"]), "times": 2},
-     above(0.8), linear),
-    ("6.7-drop", f"Speed that one block more than are active leaves, shared memory, {_LIMITED}.",
-     "ratio", {"column": "seconds", "where": _at(KEPLER_LIKE, "thesis_shared")} | _DROP, below(0.9), full),
-    ("6.7-drop-whole-gpu", "Speed that one block more than are active leaves, shared memory, whole GPU.",
-     "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, below(0.9), full),
-    ("6.8", "Active blocks by equation 6.2, with limits of threads and registers: difference from the driver's.",
-     "median", {"column": "x_apart"}, None, apart),
-    ("6.8-blocks", "Active blocks of a multiprocessor with 48 kB, shared memory.",
-     "median", {"column": "x_active_driver", "where": _at(KEPLER_LIKE, "thesis_shared")},
-     near(_BLOCKS, 1.1, KEPLER["blocks_per_multiprocessor"]), None),
-    ("6.9", f"Speed in global memory with {_ENDS['thesis_global']:,} threads over linear scaling, {_LIMITED}.",
-     "median", {"column": "x_linear", "where": _at(KEPLER_LIKE, "thesis_global", _ENDS["thesis_global"]), "times": 2},
-     above(0.8), linear),
-    ("6.10", f"Speed-up of shared over global memory with {BLOCK} threads, {_LIMITED}.",
-     "ratio", _seconds(KEPLER_LIKE, _SLOWER | {"x_threads": BLOCK}, _FASTER | {"x_threads": BLOCK}), above(1), None),
-    ("6.10-gap", f"That speed-up with {MOST:,} threads, over the one with {BLOCK}, {_LIMITED}.",
-     "ratio_of_ratios", _gap(KEPLER_LIKE, MOST), below(1), None),
-    ("6.10-gap-whole-gpu", f"That speed-up with {_ENDS['thesis_global']:,} threads over {BLOCK}, whole GPU.",
-     "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"]), None, None),
+
+
+def _claim(name, statement, metric, select, criterion=None, table=None, published=None, evidence="synthetic"):
+    return Claim(f"thesis-fig-{name}", "thesis", f"Figure {name.split('-')[0]}", statement, published, metric, select,
+                 criterion, evidence, table)  # fmt: skip
+
+
+CLAIMS = [
+    _claim("6.7", f"Speed in shared memory with {_ENDS['thesis_shared']:,} threads over linear scaling, {_LIMITED}.",
+           "median", _linear("thesis_shared"), above(0.8), linear),
+    _claim("6.7-drop", f"Speed that one block more than are active leaves, shared memory, {_LIMITED}.",
+           "ratio", {"column": "seconds", "where": _at(KEPLER_LIKE, "thesis_shared")} | _DROP, below(0.9), full),
+    _claim("6.7-drop-whole-gpu", "Speed that one block more than are active leaves, shared memory, whole GPU.",
+           "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, below(0.9), full),
+    _claim("6.8",
+           "Active blocks by equation 6.2, with limits of threads and registers: difference from the driver's.",
+           "median", {"column": "x_apart"}, table=apart),
+    # The shared memory of a block of ours is chosen so that this many fit.
+    _claim("6.8-blocks", "Active blocks of a multiprocessor with 48 kB, shared memory.", "median",
+           {"column": "x_active_driver", "where": _at(KEPLER_LIKE, "thesis_shared")},
+           near(_BLOCKS, 1.1, KEPLER["blocks_per_multiprocessor"]), published=_BLOCKS, evidence="built in"),
+    _claim("6.9", f"Speed in global memory with {_ENDS['thesis_global']:,} threads over linear scaling, {_LIMITED}.",
+           "median", _linear("thesis_global"), above(0.8), linear),
+    _claim("6.10", f"Speed-up of shared over global memory with {BLOCK} threads, {_LIMITED}.", "ratio",
+           _seconds(KEPLER_LIKE, _SLOWER | {"x_threads": BLOCK}, _FASTER | {"x_threads": BLOCK}), above(1)),
+    _claim("6.10-gap", f"That speed-up with {MOST:,} threads, over the one with {BLOCK}, {_LIMITED}.",
+           "ratio_of_ratios", _gap(KEPLER_LIKE, MOST), below(1)),
+    _claim("6.10-gap-whole-gpu",
+           f"That speed-up with {_ENDS['thesis_global']:,} threads over {BLOCK}, whole GPU.",
+           "ratio_of_ratios", _gap(OWN, _ENDS["thesis_global"])),
     # The published reason, bandwidth, is not tested by it: 8 multiprocessors have all of it here.
-    ("6.10-reason", f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8.",
-     "ratio", {"column": "seconds", "where": {"solver": "thesis_global", "x_threads": _ENDS["thesis_shared"]},
-               "over": _at(KEPLER_LIKE), "under": _at(OWN)}, None, None),
-    ("6.10-whole-gpu", f"Speed-up of shared over global memory with {_ENDS['thesis_global']:,} threads, whole GPU.",
-     "ratio", _seconds(OWN, _SLOWER | {"x_threads": _ENDS["thesis_global"]},
-                       _FASTER | {"x_threads": _ENDS["thesis_global"]}), above(1), None),
-]  # fmt: skip
-
-
-def _claims():
-    for name, statement, metric, select, criterion, table in _FIGURES:
-        figure = f"Figure {name.split('-')[0]}"
-        published = _BLOCKS if name == "6.8-blocks" else None
-        # The shared memory of a block of ours is chosen so that this many fit.
-        evidence = "built in" if published else "synthetic"
-        yield Claim(f"thesis-fig-{name}", "thesis", figure, statement, published, metric, select, criterion,
-                    evidence, table)  # fmt: skip
-    yield Claim(
-        "thesis-newer-gpus-more", "thesis", "Section 7.1",
-        "Speed-up by all shared memory of each multiprocessor over 48 kB of it, whole GPU, best numbers of threads.",
-        metric="ratio", select={"column": "seconds", "where": {"solver": "thesis_shared"},
-                                "over": {"x_machine": SHARED}, "under": {"x_machine": OWN}},
-        criterion=Criterion(low=1.1, no_effect=1.0), evidence="synthetic", table=best,  # "benefits greatly"
-    )  # fmt: skip
-    for name in ("hybrid", "global"):
-        yield Claim(
-            f"thesis-newer-gpus-{name}", "thesis", "Section 7.1",
+    _claim("6.10-reason",
+           f"Speed-up of {_ENDS['thesis_shared']:,} threads in global memory on all multiprocessors over 8.", "ratio",
+           {"column": "seconds", "where": _SLOWER | {"x_threads": _ENDS["thesis_shared"]}, "over": _at(KEPLER_LIKE),
+            "under": _at(OWN)}),
+    _claim("6.10-whole-gpu",
+           f"Speed-up of shared over global memory with {_ENDS['thesis_global']:,} threads, whole GPU.", "ratio",
+           _seconds(OWN, _SLOWER, _FASTER) | {"where": _at(OWN, threads=_ENDS["thesis_global"])}, above(1)),
+    Claim("thesis-newer-gpus-more", "thesis", "Section 7.1",
+          "Speed-up by all shared memory of each multiprocessor over 48 kB of it, whole GPU, best numbers of "
+          "threads.",
+          metric="ratio", select={"column": "seconds", "where": {"solver": "thesis_shared"},
+                                  "over": {"x_machine": SHARED}, "under": {"x_machine": OWN}},
+          criterion=Criterion(low=1.1, no_effect=1.0), evidence="synthetic", table=best),  # "benefits greatly"
+    *(Claim(f"thesis-newer-gpus-{name}", "thesis", "Section 7.1",
             f"Best speed in {name} memory over that in shared memory, whole GPU.", metric="ratio",
-            select=_seconds(OWN, _FASTER, {"solver": f"thesis_{name}"}), evidence="synthetic", table=best,
-        )  # fmt: skip
-
-
-CLAIMS = list(_claims())
+            select=_seconds(OWN, _FASTER, {"solver": f"thesis_{name}"}), evidence="synthetic", table=best)
+      for name in ("hybrid", "global")),
+]  # fmt: skip

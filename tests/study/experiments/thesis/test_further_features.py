@@ -60,9 +60,10 @@ def on_planted(monkeypatch):
 def test_new_users_gain_by_features_that_say_their_taste_and_not_by_those_of_others(on_planted):
     frame = experiment.run(["planted"], **SMALL)
     errors = experiment._tests(frame)
-    new = errors.xs(USERS, level="split")
+    new = errors.xs(USERS, level="x_split")
     assert (new[FEATURES] < 0.96 * new[PLAIN]).all() and (new[FEATURES] < 0.96 * new[OTHERS]).all()
-    assert (errors.xs(RANDOM, level="split")[PLAIN] < 0.9 * errors.xs(RANDOM, level="split")[BIASES]).all()
+    at_random = errors.xs(RANDOM, level="x_split")
+    assert (at_random[PLAIN] < 0.9 * at_random[BIASES]).all()
     (facts,) = frame.attrs["datasets"]
     assert facts["name"] == "planted" and len(facts["features_sha256"]) == 64
     fits = schema.validated(frame)[frame.model != BIASES]

@@ -25,7 +25,7 @@ def test_each_parameter_is_changed_alone_and_the_search_goes_on_from_the_best(tu
     settings = choices.groupby([*rbm_tuning.THESIS, "epoch"], sort=False).size()
     assert (settings == 1).all(), "no setting is trained twice"
     tuned = tests[tests.setting == "tuned"]
-    assert list(tests.setting) == ["thesis"] * 2 + ["tuned"] * 2 and list(tuned.seed) == [0, 1]
+    assert list(tests.setting) == ["thesis"] * 2 + ["tuned"] * 2 and list(tuned.repeat) == [0, 1]
     last = choices[(choices.learning_rate == best) & (choices.hidden == tuned.hidden.iloc[0])]
     winner = last.loc[last.rmse.idxmin()]
     assert last.gibbs_steps.nunique() == 3, "the values of the last parameter, with the best of those before"
