@@ -116,7 +116,7 @@ FILES = {
     "gzip of its start alone": (b"\x1f\x8b", {}, "cannot be read"),
     "zip truncated": (zipped(a=TABLE)[:-30], {}, "."),
     "zip of two": (zipped(a=TABLE, b=TABLE), {}, "holds 2 files, a, b"),
-    "zip of none": (zipped(), {}, "holds 0 files"),
+    "zip of none": (zipped(), {}, "is an empty archive: it holds 0 files; pack it again"),
     "zip damaged": (zipped(a=TABLE * 9).replace(b"user", b"USER"), {}, "."),
     "zstd damaged": (b"\x28\xb5\x2f\xfd" + bytes(60), {}, "."),
     "zstd truncated": (b"\x28\xb5\x2f\xfd", {}, "cannot be read"),
@@ -131,6 +131,15 @@ FILES = {
     "Parquet binary ids": (of_arrow({"user": [b"a", b"b"], "item": [1, 2], "rating": [1, 2]}), {}, "type binary"),
     "Parquet negative": (of_arrow({"user": [-1, 2], "item": [1, 2], "rating": [1, 2]}), {}, "row 0: negative user"),
     "Parquet words": (of_arrow({"user": [1, 2], "item": [1, 2], "rating": ["1", "x"]}), {}, "row 1: rating x"),
+    "Parquet dates as ratings": (
+        of_arrow({"user": [1, 2], "item": [1, 2], "rating": pa.array([0, 1], pa.timestamp("ns"))}), {},
+        "row 0: ratings of type datetime64"),
+    "Parquet dates as ids": (
+        of_arrow({"user": pa.array([0, 1], pa.timestamp("ns")), "item": [1, 2], "rating": [1, 2]}), {}, "timestamp"),
+    "Parquet truth": (of_arrow({"user": [1, 2], "item": [True, False], "rating": [1, 2]}), {}, "type bool"),
+    "Parquet fractions": (of_arrow({"user": [7.5, 8], "item": [1, 2], "rating": [1, 2]}), {}, "row 0: user id 7.5"),
+    "Parquet, beyond 32 bits": (
+        of_arrow({"user": [1, 2], "item": [1, 2], "rating": [4, 1e39]}), {}, r"row 1: rating 1e\+39 is beyond"),
     "Parquet by number": (of_arrow({"user": [1]}), {"header": False}, "no column 0"),
 }  # fmt: skip
 
@@ -293,7 +302,7 @@ ARRAYS = {
     "fractions": (([0, 0.5, 1], B, V), {}, "user id 0.5"),
     "nan ids": (([0, np.nan, 1], B, V), {}, "row 1: the user id is missing"),
     "mixed ids": ((["a", 1, "b"], B, V), {}, "user id 1 among others"),
-    "bool ids": ((A, np.array([True, False, True]), V), {}, "item id"),
+    "bool ids": ((A, np.array([True, False, True]), V), {}, "item id (True|False) is a bool; give all as integers"),
     "complex ids": ((np.array([1j, 0, 1]), B, V), {}, "user id"),
     "lists as ids": (([[1], [2], [1]], B, V), {}, "users must be a column|user id"),
     "huge ids": (([0, 2**64, 1], B, V), {}, "give all as integers of 64 bits"),

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 from scipy.stats import uniform
 
-from gpumf import ALS, RBM, SGD, Blend, ImplicitALS, NotFittedError, cross_validate, search
+from gpumf import ALS, RBM, SGD, BayesianMF, Blend, ImplicitALS, NotFittedError, cross_validate, search
 from gpumf.backends import DeviceError
 from gpumf.models import export_factors
 from gpumf.ratings import DataError, Ratings
@@ -42,9 +42,16 @@ PARAMETERS = {
     "factors None": (lambda: ALS(None), ValueError, "factors must be an integer.*not None"),
     "factors of an array": (lambda: SGD(np.array([1, 2])), ValueError, "factors must be an integer"),
     "too many factors": (lambda: SGD(301), ValueError, "factors must be an integer from 1 to 300, not 301"),
+    "too many factors of a solver": (lambda: ALS(303, solver="parallel"), ValueError, "no solver for .*factors=303"),
+    "too many of BayesianMF": (lambda: BayesianMF(301), ValueError, "factors must be an integer from 1 to 300"),
     "lambda below 0": (lambda: ALS(2, -0.1), ValueError, "regularization must be a number from 0.*not -0.1"),
     "lambda zero": (lambda: ALS(2, 0), ValueError, "regularization must be positive"),
     "lambda nan": (lambda: SGD(2, np.nan), ValueError, "regularization must be a number.*not nan"),
+    "lambda True": (lambda: SGD(2, True), ValueError, "regularization must be a number.*not True"),
+    "lambda of items": (lambda: SGD(2, item_regularization=-1), ValueError, "item_regularization must be"),
+    "lambda of biases": (lambda: SGD(2, bias_regularization="1"), ValueError, "bias_regularization must be"),
+    "lambda of items' biases": (
+        lambda: SGD(2, item_bias_regularization=np.nan), ValueError, "item_bias_regularization must be"),
     "lambda inf": (lambda: SGD(2, np.inf), ValueError, "regularization must be a number.*not inf"),
     "lambda beyond 32 bits": (lambda: ALS(2, 1e200), ValueError, r"regularization must be a number.*not 1e\+200"),
     "lambda a word": (lambda: ALS(2, "0.1"), ValueError, "regularization must be a number.*not '0.1'"),
@@ -53,6 +60,10 @@ PARAMETERS = {
     "rate of an RBM": (lambda: RBM(2, learning_rate=-1), ValueError, "learning_rate must be a number above 0"),
     "rate a complex": (lambda: SGD(2, learning_rate=1j), ValueError, "learning_rate must be a number.*1j"),
     "alpha": (lambda: ImplicitALS(2, alpha=0), ValueError, "alpha must be a number above 0"),
+    "weight of all pairs": (lambda: ImplicitALS(2, unobserved_weight=0), ValueError, "unobserved_weight must be"),
+    "exponent": (lambda: ImplicitALS(2, regularization_exponent=1e300), ValueError, "exponent must be .* up to 100"),
+    "start": (lambda: ALS(2, init="zeros"), ValueError, "init must be .*, not 'zeros'"),
+    "spread of the start": (lambda: SGD(2, init_std=0), ValueError, "init_std must be .*, not 0"),
     "biases a word": (lambda: ALS(2, biases="yes"), ValueError, "biases must be 'damped', True or False, not 'yes'"),
     "biases of SGD": (lambda: SGD(2, biases="mean"), ValueError, "biases must be .damped., True, False"),
     "biases a number": (lambda: SGD(2, biases=1), ValueError, "biases must be .*, not 1"),
@@ -78,7 +89,12 @@ PARAMETERS = {
     ),
     "chunk on the CPU": (lambda: ALS(2, chunk=5, device="cpu"), ValueError, "it takes no chunk"),
     "chunk below 1": (lambda: ALS(2, chunk=0, device="cpu"), ValueError, "chunk must be an integer from 1"),
+    "chunk of SGD": (lambda: SGD(2, solver="parallel", chunk=0), ValueError, "chunk must be an integer from 1"),
+    "clip of BayesianMF": (lambda: BayesianMF(2, clip=2), ValueError, "clip must be"),
+    "solver of BayesianMF": (lambda: BayesianMF(2, solver="parallel"), ValueError, "has no solver .parallel"),
+    "device of BayesianMF": (lambda: BayesianMF(2, device="gpu"), ValueError, "device must be"),
     "steps": (lambda: ALS(2, cg_steps=0), ValueError, "cg_steps must be an integer from 1"),
+    "too many steps": (lambda: ALS(2, cg_steps=10**400), ValueError, "cg_steps must be an integer"),
     "tolerance": (lambda: ALS(2, cg_tolerance=1), ValueError, "cg_tolerance must be a number from 0 and below 1"),
     "option without a solver": (lambda: SGD(2, row_rates=True), TypeError, "row_rates: for one solver alone"),
     "unknown option": (
@@ -90,6 +106,8 @@ PARAMETERS = {
     "schedule, name a list": (lambda: SGD(2, schedule={"name": []}), ValueError, "schedule must be one of"),
     "schedule's range": (lambda: schedules.Power(beta=-1), ValueError, "beta must be a number from 0"),
     "hidden": (lambda: RBM(0), ValueError, "hidden must be an integer from 1 to 512"),
+    "samples": (lambda: BayesianMF(2, samples=0), ValueError, "samples must be an integer from 1"),
+    "too many hidden": (lambda: RBM(513), ValueError, "hidden must be an integer from 1 to 512"),
     "batch": (lambda: RBM(2, batch=0), ValueError, "batch must be an integer from 1"),
     "momentum": (lambda: RBM(2, momentum=1), ValueError, "momentum must be a number from 0 and below 1"),
     "decay": (lambda: RBM(2, weight_decay=-1), ValueError, "weight_decay must be a number from 0"),
@@ -97,13 +115,19 @@ PARAMETERS = {
     "average": (lambda: RBM(2, average="user"), ValueError, "average must be 'batch' or 'item', not 'user'"),
     "initial biases": (lambda: RBM(2, initial_biases=0), ValueError, "initial_biases must be 'shares' or 'normal'"),
     "weights": (lambda: RBM(2, weights="emulator"), ValueError, "weights must be 'device' or 'transfer'"),
+    "no batches to transfer": (
+        lambda: RBM(2, solver="sequential", batches="transfer", device="cpu"), ValueError, "it takes no .transfer"),
+    "batches": (lambda: RBM(2, batches="emulator"), ValueError, "batches must be"),
+    "too many levels": (lambda: RBM(2, levels=33), ValueError, "levels must be an integer from 2 to 32"),
     "one level": (lambda: RBM(2, levels=1), ValueError, "levels must be an integer from 2 to 32"),
     "no steps": (lambda: RBM(2, gibbs_steps=0), ValueError, "gibbs_steps must be a positive integer or .*not 0"),
     "steps of nothing": (lambda: RBM(2, gibbs_steps=()), ValueError, "gibbs_steps must be"),
     "steps, late": (lambda: RBM(2, gibbs_steps=((1, 1),)), ValueError, "gibbs_steps must be"),
+    "steps, none later": (lambda: RBM(2, gibbs_steps=((0, 1), (5, 0))), ValueError, "gibbs_steps must be"),
     "steps, words": (lambda: RBM(2, gibbs_steps=(("a", 1),)), ValueError, "gibbs_steps must be"),
     "steps, triples": (lambda: RBM(2, gibbs_steps=((0, 1, 2),)), ValueError, "gibbs_steps must be"),
     "steps, fractions": (lambda: RBM(2, gibbs_steps=((0, 1.5),)), ValueError, "gibbs_steps must be"),
+    "steps, many": (lambda: RBM(2, gibbs_steps=2**31), ValueError, "all below 2147483648, not 2147483648"),
     "steps, True": (lambda: RBM(2, gibbs_steps=True), ValueError, "gibbs_steps must be"),
     "blend of nothing": (lambda: Blend(), ValueError, "a blend needs at least one model"),
     "blend of a word": (lambda: Blend("ALS"), TypeError, "a blend is of models, .* not of str"),
@@ -139,6 +163,7 @@ def models():
 FIT = {
     "nothing": (None, {}, TypeError, "train must be Ratings, .* not NoneType"),
     "a list": ([1, 2], {}, TypeError, "train must be Ratings, .* not list"),
+    "triples": ([(1, 2, 3), (1, 3, 4), (2, 3, 5)], {}, TypeError, "not a list of tuples"),
     "an array": (np.ones((3, 3)), {}, TypeError, r"train must be Ratings .*not an array \(3, 3\)"),
     "a file's name": ("ratings.csv", {}, TypeError, "train must be Ratings, .* not str"),
     "columns of words": (([1, 2], [1, 2], ["a", "b"]), {}, ValueError, "rating a is not a finite number"),
@@ -288,6 +313,14 @@ USE = {
     "fold in unknown": ("als", lambda m: m.fold_in({"x": 3}), KeyError, "no item of the training set has the id 'x'"),
     "fold in words": ("als", lambda m: m.fold_in({"i1": "good"}), ValueError, "numbers"),
     "fold in nan": ("als", lambda m: m.fold_in({"i1": np.nan}), ValueError, "must be finite numbers"),
+    "fold in beyond 32 bits": ("als", lambda m: m.fold_in({"i1": 1e39}), ValueError, "must be finite numbers"),
+    "recommend beyond 32 bits": (
+        "als", lambda m: m.recommend(ratings={"i1": 1e39}), ValueError, "must be finite numbers"),
+    "fold in pairs": ("als", lambda m: m.fold_in([("i1", 4.0), ("i2", 2.0)]), TypeError, "not a list of tuples"),
+    "recommend to pairs": (
+        "als", lambda m: m.recommend(ratings=[("i1", 4.0), ("i2", 2.0), ("i3", 1.0)]), TypeError, "list of tuples"),
+    "score of triples": (
+        "als", lambda m: m.score([(1, 2, 3), (1, 3, 4), (2, 3, 5)]), TypeError, "not a list of tuples"),
     "fold in twice": ("als", lambda m: m.fold_in((["i1", "i1"], [1, 2])), ValueError, "rates an item twice"),
     "fold in lengths": ("als", lambda m: m.fold_in((["i1"], [1, 2])), ValueError, "1 items and 2 ratings"),
     "fold in others": (
@@ -299,6 +332,9 @@ USE = {
     "explain several": ("implicit", lambda m: m.explain(["u1", "u2"], "i1"), ValueError, "one user and one item"),
     "explain, items": ("implicit", lambda m: m.explain("u1", ["i1", "i2"]), ValueError, "one user and one item"),
     "explain, k": ("implicit", lambda m: m.explain("u1", "i1", k=0), ValueError, "k must be an integer from 1"),
+    "explain, both": ("implicit", lambda m: m.explain("u1", "i1", ratings={"i2": 5.0}), ValueError, "not both"),
+    "explain several new": (
+        "implicit", lambda m: m.explain(None, "i1", ratings=FRAME.head(20)), ValueError, "of one user; ratings has"),
     "explain, new": (
         "implicit", lambda m: m.explain(None, "i1", ratings=([1],)), TypeError, "ratings must be Ratings.*not tuple"),
     "more of others": ("als", lambda m: m.partial_fit(OTHER), ValueError, "other users or items"),
@@ -356,6 +392,8 @@ USE = {
         "als", lambda m: search(m, {"factors": [2], "seed": 8}, TRAIN), ValueError, "parameters must name values"),
     "search a list": ("als", lambda m: search(m, ["factors"], TRAIN), ValueError, "parameters must name values"),
     "search out of range": ("als", lambda m: search(m, {"factors": [2, 0]}, TRAIN), ValueError, "factors must be an"),
+    "search what there is not": (
+        "als", lambda m: search(m, {"size": [1]}, TRAIN), TypeError, "ALS has no parameter .size"),
     "search, metric": (
         "als", lambda m: search(m, {"factors": [2]}, TRAIN, 1, metric="mse"), ValueError, "metric must be 'rmse'"),
     "search, budget": (
@@ -388,6 +426,7 @@ USE = {
 
 
 @table(USE)
+@pytest.mark.filterwarnings("error")
 def test_questions_that_have_no_answer(case, models):
     name, ask, error, words = case
     model = models[name]

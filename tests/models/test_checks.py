@@ -9,56 +9,6 @@ from gpumf import ALS, RBM, SGD, BayesianMF, ImplicitALS, cross_validate
 from gpumf._util.validation import integer
 from gpumf.ratings import Ratings
 
-NUMBERLESS = [np.nan, np.inf, -np.inf, "1", True, 1e300]
-NOT_NUMBERS = [*NUMBERLESS, None]
-
-NOT_INTEGERS = [0, -1, 1.5, "2", True, np.nan, 2**63]
-
-WRONG = {
-    ALS: {
-        "factors": [*NOT_INTEGERS, None, 303],
-        "regularization": [*NUMBERLESS, 0, -1],
-        "weighted": [1, "no"],
-        "init": ["zeros", 1, None],
-        "threads": [0, -1, 1.5, True, "8"],
-        "cg_steps": NOT_INTEGERS,
-        "cg_tolerance": [*NOT_NUMBERS, -0.1, 1],
-        "seed": [-1, 2**64, 0.5, "0", True],
-        "solver": ["fastest"],
-        "device": ["tpu", None],
-    },
-    ImplicitALS: {
-        "alpha": [*NOT_NUMBERS, 0, -40],
-        "unobserved_weight": [np.nan, np.inf, 0, -1],
-        "regularization_exponent": [np.nan, np.inf, -1],
-        "seed": [-1, 2**64],
-    },
-    SGD: {
-        "factors": [*NOT_INTEGERS, None, 301],
-        "regularization": [*NUMBERLESS, -1],
-        "learning_rate": [*NUMBERLESS, 0, -0.1, 1e-60],
-        "item_regularization": [-1, np.nan, np.inf, "1", True],
-        "bias_regularization": [-1, np.nan, np.inf, "1", True],
-        "item_bias_regularization": [-1, np.nan],
-        "init_std": [0, -1],
-        "biases": ["both", 1, 2, None, []],
-        "schedule": ["Power", None, {"name": "Step"}],
-        "chunk": [0, -5, 2.5, True],
-        "seed": [-1, 2**64, 0.5],
-    },
-    RBM: {"seed": [-1, 2**64, 0.5]},
-}
-
-
-@pytest.mark.parametrize(
-    ("model", "name", "value"),
-    [(model, name, value) for model, names in WRONG.items() for name, values in names.items() for value in values],
-)
-def test_a_wrong_parameter_is_named_with_its_value(model, name, value):
-    with pytest.raises(ValueError, match=name) as caught:
-        model(**{"solver": "parallel", name: value})
-    assert repr(value) in str(caught.value) or value == 0
-
 
 def test_an_integer_is_one_that_kernels_take():
     assert integer("factors", 2**31 - 1, 1) == 2**31 - 1 and type(integer("factors", np.int8(3), 3)) is int

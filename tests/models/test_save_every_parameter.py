@@ -90,14 +90,6 @@ def test_values_of_every_parameter_are_tried_and_none_is_the_default(model):
         assert value != default and made(model)._parameters[name] != made(model, **{name: value})._parameters[name]
 
 
-@pytest.mark.parametrize(("model", "name"), PAIRS)
-def test_a_stored_model_has_the_parameter(model, name, train, tmp_path):
-    fitted = made(model, **{name: OTHERS[model][name]}).fit(train, 1)
-    fitted.save(tmp_path / "model.npz")
-    loaded = model.load(tmp_path / "model.npz", device="cpu")
-    assert getattr(loaded, name) == getattr(fitted, name) != getattr(made(model), name)
-
-
 @pytest.mark.parametrize("model", OTHERS)
 def test_a_stored_model_with_all_parameters_goes_on_as_if_it_had_not_been(model, train, tmp_path):
     others = OTHERS[model]

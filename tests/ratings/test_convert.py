@@ -187,12 +187,6 @@ def test_files_without_a_header(tmp_path, delimiter):
         read_ratings(path, 0, 1, 4, header=False, **given)
 
 
-def test_parquet_with_times(tmp_path):
-    FRAME.to_parquet(tmp_path / "mine.parquet")
-    ratings = read_ratings(tmp_path / "mine.parquet", time="timestamp")
-    assert as_pairs(ratings) == PAIRS and ratings.times.tolist() == [5, 4, 6]
-
-
 @pytest.mark.parametrize("times", [["1997-12-04"] * 3, pd.to_datetime(["1997-12-04", None, "1997-12-05"])])
 def test_times_that_are_none_do_not_count(times):
     ratings, _ = ratings_of(FRAME.assign(timestamp=times))

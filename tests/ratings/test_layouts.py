@@ -1,6 +1,5 @@
 """The official file layouts, written small, read back; and what is said of broken ones."""
 
-import re
 import struct
 import sys
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpumf.ratings import DataError
+from refusals import table
 from small_files import ONE_A_LINE, PAIRS, archive, as_pairs, lines, load, write
 
 
@@ -74,21 +74,6 @@ def test_jester_in_three_parts(data, kind):
     assert load("jester-1").nnz == 4
 
 
-def test_jester_with_a_row_cut_off(data):
-    write(data / "jester" / "jester-data-1.csv", "3,1,2,99,4\n3,1,2,99,99\n")
-    with pytest.raises(DataError, match=r"jester-data-1.csv, row 2: 2 ratings, but the first column says 3"):
-        load("jester-1")
-
-
-@pytest.mark.parametrize(
-    ("cell", "message"), [("ten", "nan is not a finite"), ("10.5", "10.5 is off the scale -10 to")]
-)
-def test_jester_with_a_bad_cell(data, cell, message):
-    write(data / "jester" / "jester-data-1.csv", f"3,1,2,99,4\n3,1,99,{cell},99,1\n".replace(",99,1\n", ",1\n"))
-    with pytest.raises(DataError, match=rf"jester-data-1.csv, row 2, joke 3: rating {message}"):
-        load("jester-1")
-
-
 @pytest.mark.parametrize("name", ["douban-monti", "flixster-monti", "yahoomusic-monti"])
 def test_monti_is_transposed_and_split(data, name):
     ratings, train, test = (np.zeros((4, 3)) for _ in range(3))
@@ -101,12 +86,6 @@ def test_monti_is_transposed_and_split(data, name):
     assert (loaded.n_users, loaded.n_items) == (4, 3)
     assert as_pairs(loaded) == {(0, 1): 5, (3, 0): 2, (3, 2): 3}
     assert as_pairs(loaded.official_split()[1]) == {(3, 2): 3}
-
-
-def test_monti_that_is_not_matlab(data):
-    write(data / "douban-monti" / "training_test_dataset.mat", "text")
-    with pytest.raises(DataError, match=r"training_test_dataset.mat.*complete MATLAB"):
-        load("douban-monti")
 
 
 @pytest.mark.parametrize(
@@ -163,26 +142,6 @@ def test_netflix_blocks_across_read_blocks(data):
     assert np.array_equal(np.bincount(movies)[1:4], [350, 233, 699])
 
 
-def test_netflix_probe_of_an_unrated_movie(data):
-    write(data / "netflix" / "combined_data_1.txt", NETFLIX[1] + NETFLIX[2])
-    write(data / "netflix" / "probe.txt", "2:\n1488844\n")
-    with pytest.raises(DataError, match=r"probe.txt: 1 of its 1 pairs are not rated"):
-        load("netflix")
-
-
-def test_netflix_without_openings(data):
-    for others in ("", NETFLIX[1]):
-        write(data / "netflix" / "combined_data_1.txt", "1488844,3,2005-09-06\n" + others)
-        with pytest.raises(DataError, match="a rating before the first line 'id:'"):
-            load("netflix")
-
-
-def test_netflix_bad_line_is_counted_with_its_openings(data):
-    write(data / "netflix" / "combined_data_1.txt", NETFLIX[1] + "2:\n822109,6,2005-07-05\n")
-    with pytest.raises(DataError, match=r"combined_data_1.txt, line 5: rating 6 is off the scale 1 to 5"):
-        load("netflix")
-
-
 def test_yahoomusic_and_its_validation_set(data):
     write(
         data / "yahoomusic" / "trainIdx1.txt",
@@ -192,52 +151,6 @@ def test_yahoomusic_and_its_validation_set(data):
     ratings = load("yahoomusic")
     assert as_pairs(ratings) == {(0, 507696): 90, (0, 137915): 0, (5, 137915): 100, (5, 507696): 30}
     assert as_pairs(ratings.official_split()[1]) == {(5, 507696): 30}
-
-
-@pytest.mark.parametrize(
-    ("train", "validation", "message"),
-    [
-        ("101\t4\t23:18", "30\t6\t11:00", r"trainIdx1.txt, line 3: rating 101 is off"),
-        ("0\t4\t23:18", "-1\t6\t11:00", r"validationIdx1.txt, line 2: rating -1 is off"),
-    ],
-)
-def test_yahoomusic_bad_line_is_of_the_file_that_has_it(data, train, validation, message):
-    write(data / "yahoomusic" / "trainIdx1.txt", f"0|2\n507696\t90\t4\t23:17\n137915\t{train}\n")
-    write(data / "yahoomusic" / "validationIdx1.txt", f"5|1\n507696\t{validation}\n")
-    with pytest.raises(DataError, match=message):
-        load("yahoomusic")
-
-
-def test_yahoomusic_with_a_block_cut_off(data):
-    write(data / "yahoomusic" / "trainIdx1.txt", "0|2\n507696\t90\t4\t23:17\n")
-    write(data / "yahoomusic" / "validationIdx1.txt", "5|1\n507696\t30\t6\t11:00\n")
-    with pytest.raises(DataError, match=r"trainIdx1.txt: 1 ratings follow the line '0\|2'"):
-        load("yahoomusic")
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ("7\t10\tfour\t0", "line 4: rating 'four' is not a number; correct it"),
-        ("x7\t10\t4\t0", "line 4: user 'x7' is not an integer"),
-        ("7\t10\t6\t0", "line 4: rating 6 is off the scale 1 to 5"),
-        ("7\t99999999999999999999\t4\t0", "line 4: item '99999999999999999999' is not an integer of 64 bits"),
-        ("7.0\t10\t4\t0", "line 4: user '7.0' is not an integer"),
-    ],
-)
-def test_bad_lines(data, bad, message):
-    # The blank second line counts as a line and not as a rating.
-    path = write(data / "ml-100k" / "u.data", f"1\t10\t4\t0\n\n1\t20\t2\t0\n{bad}\n30\t20\t1\t0\n")
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        load("ml-100k")
-    assert str(caught.value).startswith(str(path))
-
-
-def test_line_after_a_header(data):
-    text = "userId,movieId,rating,timestamp\n1,10,4.0,0\n2,10,9.0,0\n"
-    write(data / "ml-20m" / "ratings.csv", text)
-    with pytest.raises(DataError, match=r"ratings.csv, line 3: rating 9 is off"):
-        load("ml-20m")
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99, bytes.fromhex("d0cf11e0a1b11ae1") + bytes(range(256)) * 9])
@@ -261,3 +174,56 @@ def test_monti_of_other_things(data, missing, stand_in):
             file[missing] = stand_in
     with pytest.raises(DataError, match=r"training_test_dataset.mat"):
         load("douban-monti")
+
+
+def of_netflix(text, **others):
+    return {"netflix/combined_data_1.txt": text} | {f"netflix/{name}.txt": other for name, other in others.items()}
+
+
+def of_yahoomusic(train, validation="30\t6\t11:00"):
+    given = {"trainIdx1": f"0|2\n507696\t90\t4\t23:17\n{train}", "validationIdx1": f"5|1\n507696\t{validation}\n"}
+    return {f"yahoomusic/{name}.txt": text for name, text in given.items()}
+
+
+def of_ml_100k(line):
+    """The blank second line counts as a line and not as a rating."""
+    return {"ml-100k/u.data": f"1\t10\t4\t0\n\n1\t20\t2\t0\n{line}\n30\t20\t1\t0\n"}
+
+
+JESTER_1, MONTI = "jester/jester-data-1.csv", "douban-monti/training_test_dataset.mat"
+# Of which set, its files, what it says.
+BROKEN = {
+    "a row cut off": ("jester-1", {JESTER_1: "3,1,2,99,4\n3,1,2,99,99\n"}, "1.csv, row 2: 2 ratings, but .* says 3"),
+    "a word": ("jester-1", {JESTER_1: "3,1,2,99,4\n3,1,99,ten,1\n"}, "1.csv, row 2, joke 3: rating nan is not a"),
+    "a large cell": ("jester-1", {JESTER_1: "3,1,2,99,4\n3,1,99,10.5,1\n"}, "joke 3: rating 10.5 is off the scale"),
+    "no MATLAB": ("douban-monti", {MONTI: "text"}, "training_test_dataset.mat.*complete MATLAB"),
+    "a probe of an unrated movie": (
+        "netflix", of_netflix(NETFLIX[1] + NETFLIX[2], probe="2:\n1488844\n"), "probe.txt: 1 of its 1 pairs are not"),
+    "no movie": ("netflix", of_netflix("1488844,3,2005-09-06\n"), "a rating before the first line 'id:'"),
+    "a rating before its movie": (
+        "netflix", of_netflix("1488844,3,2005-09-06\n" + NETFLIX[1]), "a rating before the first line 'id:'"),
+    "a line behind openings": (
+        "netflix", of_netflix(NETFLIX[1] + "2:\n822109,6,2005-07-05\n"), "1.txt, line 5: rating 6 is off the scale"),
+    "a block cut off": ("yahoomusic", of_yahoomusic(""), r"trainIdx1.txt: 1 ratings follow the line '0\|2'"),
+    "to train on": (
+        "yahoomusic", of_yahoomusic("137915\t101\t4\t23:18\n"), "trainIdx1.txt, line 3: rating 101 is off"),
+    "to validate with": (
+        "yahoomusic", of_yahoomusic("137915\t0\t4\t23:18\n", "-1\t6\t11:00"), "validationIdx1.txt, line 2: rating"),
+    "a word for a rating": ("ml-100k", of_ml_100k("7\t10\tfour\t0"), "line 4: rating 'four' is not a number;"),
+    "a word for a user": ("ml-100k", of_ml_100k("x7\t10\t4\t0"), "u.data, line 4: user 'x7' is not an integer"),
+    "off the scale": ("ml-100k", of_ml_100k("7\t10\t6\t0"), "line 4: rating 6 is off the scale 1 to 5"),
+    "a large item": ("ml-100k", of_ml_100k(f"7\t{10**20}\t4\t0"), f"line 4: item '{10**20}' is not an integer of 64"),
+    "a decimal user": ("ml-100k", of_ml_100k("7.0\t10\t4\t0"), "line 4: user '7.0' is not an integer"),
+    "behind a header": (
+        "ml-20m", {"ml-20m/ratings.csv": "userId,movieId,rating,timestamp\n1,10,4.0,0\n2,10,9.0,0\n"},
+        "ratings.csv, line 3: rating 9 is off"),
+}  # fmt: skip
+
+
+@table(BROKEN)
+def test_a_broken_file_says_where(data, case):
+    name, given, words = case
+    for path, text in given.items():
+        write(data / path, text)
+    with pytest.raises(DataError, match=words):
+        load(name)

@@ -196,9 +196,6 @@ def test_the_default_and_its_options(model):
     ratings = ragged_ratings(seed=1)
     assert model(64, device="cpu").fit(ratings, 1).solver == "parallel_cg"
     assert model(64, device="cpu").cg_steps == 3
-    for wrong in ({"cg_steps": 0}, {"cg_tolerance": 1.0}, {"cg_tolerance": -1e-3}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            model(8, solver="cg", device="cpu", **wrong)
 
 
 def test_few_factors_are_solved_exactly_by_default():
