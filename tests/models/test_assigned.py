@@ -1,6 +1,7 @@
 """Attributes that users assign are validated when they are used: one clear error, never another's memory."""
 
 import json
+import pickle
 import subprocess
 import sys
 from copy import deepcopy
@@ -255,7 +256,8 @@ def test_ratings_that_were_changed_reach_no_native_code(kind, column, value):
 @pytest.mark.parametrize("n_items", [17, 10**6])  # which decides how they are ordered
 def test_places_that_native_code_reads_cannot_be_written(n_items):
     ratings = Ratings(TRAIN.users, TRAIN.items, TRAIN.values, TRAIN.n_users, n_items)
-    for made in (ratings, ratings.less(3), presort(ratings.by_user, ratings.by_item)):
+    made_of = ratings.less(3), presort(ratings.by_user, ratings.by_item)
+    for made in (ratings, *made_of, deepcopy(ratings), pickle.loads(pickle.dumps(ratings))):
         for rows in (made.by_user, made.by_item):
             for places in (rows.indptr, rows.indices):
                 with pytest.raises(ValueError, match="read-only"):

@@ -122,7 +122,7 @@ def test_a_blend_that_load_would_refuse_is_not_saved(tmp_path):
 def test_a_blend_tells_those_apart_whom_one_of_its_models_does(monkeypatch):
     alone = np.array([[True, True, False, False], [True, False, True, False]])
     monkeypatch.setattr(Blend, "_of_models", lambda self, name: [lambda of=of: of for of in alone])
-    assert Blend(Told([1.0]), weights=[1.0])._personalized().tolist() == [True, True, True, False]
+    assert Blend(Told([1.0]), Told([1.0]), weights=[0.5, 0.5])._personalized().tolist() == [True, True, True, False]
 
 
 def test_models_that_learned_nothing_are_refused():
@@ -202,3 +202,29 @@ def test_joined_factors_are_those_of_the_parts_as_they_are():
         models[1].user_factors[0] = 0
     models[1].fit(ratings, 3, warm_start=True)
     assert np.array_equal(blend.recommend(0)[0], models[1].recommend(0)[0])
+
+
+def test_weights_that_are_assigned_while_factors_are_joined_count(monkeypatch):
+    ratings, join = ragged_ratings(seed=3), blend_module.joined
+    models = [ALS(2, device="cpu", seed=seed).fit(ratings, 1) for seed in range(2)]
+    blend = Blend(*models, weights=[1, 0])
+
+    def joined(models, weights):
+        found, blend.weights = join(models, weights), np.array([0.0, 1.0])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blend_module, "joined", joined)
+        blend.recommend(0)
+    assert np.array_equal(blend.recommend(0)[0], models[1].recommend(0)[0])
+
+
+def test_a_part_without_weight_knows_nobody(monkeypatch):
+    whole = ragged_ratings(n_users=30, seed=4)
+    models = [
+        ALS(2, biases=False, device="cpu").fit(whole.select(of), 1) for of in (whole.users < 20, whole.users > 9)
+    ]
+    blend, (wanted, _) = Blend(*models, weights=[1, 0]), models[0].recommend(range(30), 5, ())
+    assert np.array_equal(blend.recommend(range(20, 30), 1, ())[0], wanted[20:, :1])
+    monkeypatch.setattr(blend_module, "Factorization", ())
+    assert np.array_equal(blend.recommend(range(20, 30), 1, ())[0], wanted[20:, :1])

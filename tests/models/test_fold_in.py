@@ -318,7 +318,8 @@ def test_contributions_add_up_to_the_preference(device):
         whole, items, parts = model.explain(USER, item, k=50)
         assert whole == pytest.approx(parts.sum()) and set(items) <= set(GIVEN) and (np.diff(parts) <= 0).all()
         assert whole == pytest.approx(float(folded.predict(0, item)), rel=tolerance, abs=1e-3)
-        again = model.explain(None, item, 2, ratings=GIVEN)
+        given = GIVEN if item else pd.DataFrame({"user": 0, "item": [*GIVEN], "rating": [*GIVEN.values()]})
+        again = model.explain(None, item, 2, ratings=given)
         assert np.array_equal(again[1], items[:2]) and again[0] == pytest.approx(whole)
 
 

@@ -54,6 +54,7 @@ OSLO = [day.replace(tzinfo=timezone(timedelta(hours=1))) for day in DAYS]
         (OSLO, 11),
         ([day.date() for day in DAYS], 0),
         ([*OSLO[:2], pd.Timestamp("2020-01-02 11:00")], 11),
+        (np.array([np.datetime64(day, "ms") for day in DAYS], object), 12),
     ],
 )
 def test_dates_of_every_kind_are_times(times, hour):
@@ -141,6 +142,10 @@ def test_compressed_rows_know_which_pairs_they_hold():
     for rows, found in ((ratings.by_user, cells), (ratings.by_item, cells.T)):
         assert np.array_equal(rows.holds(*np.indices(found.shape).reshape(2, -1)), found.ravel())
     assert ratings.select(slice(0)).by_user.holds([29], [19]).tolist() == [False]
+    assert not ratings.by_user.holds([29, 29], [20, 2**32]).any()
+    for wrong in (([30], [0]), ([-1], [0]), ([0, 1], [0]), ([[0]], [[0]])):
+        with pytest.raises(DataError, match="rows"):
+            ratings.by_user.holds(*wrong)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5])

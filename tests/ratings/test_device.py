@@ -110,7 +110,8 @@ def test_ratings_that_come_in_order_are_not_copied(launcher, at, side):
     here = here if side == "by_user" else here.transposed()
     there = DeviceRatings.of(here, launcher)
     rows, columns = getattr(there, side), there.items if side == "by_user" else there.users
-    assert (rows.indices is columns and rows.values is there.values) == (at is None)
+    same = launcher.xp.shares_memory(rows.indices, columns)  # on the emulator, indices are a view
+    assert (same and rows.values is there.values) == (at is None)
     same_rows(launcher, rows, getattr(here, side))
     assert not there._in_order_already["by_item" if side == "by_user" else "by_user"]
 

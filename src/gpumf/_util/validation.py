@@ -66,7 +66,7 @@ def brief(value: Any) -> str:
     """Return a repr that a message has room for, with NumPy's numbers as Python's: 0, not np.int64(0)."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"an integer of {value.bit_length()} bits"  # of more than 4300 digits Python makes no text
-    text = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", repr(value))
+    text = re.sub(r"np\.(?!datetime64|timedelta64)\w+\(([^()]*)\)", r"\1", repr(value))
     return text if len(text) <= 200 else f"{text[:200]}.. ({type(value).__name__})"
 
 

@@ -40,7 +40,7 @@ class Blend(Recommender, Identified):
     Where models err differently, their mean errs less than any of them: the reason why restricted Boltzmann machines
     were combined with factorizations (thesis, sections 1 and 7.1). A blend of `ALS`, `SGD` and `ImplicitALS` alone
     ranks as one model with as many factors as all together, on their device if it is one. These are kept beside the
-    models, whose factors are read-only from then on. Other blends rank on the CPU, more slowly. A user whom none of
+    models, whose factors must not be written from then on. Others rank on the CPU, more slowly. A user whom none of
     the models knows gets the items with the most training ratings first, and a new one, by `recommend(ratings=..)`,
     what the models predict who have each learned of these ratings. Lists are in the order of means of what no model
     has clipped; the ratings beside them are those of `predict`, and may be in another order. What users rated is left
@@ -314,7 +314,8 @@ class Blend(Recommender, Identified):
         return None if any(one is None for one in known) else self._common(lambda: _common(known), *known)
 
     def _personalized(self):
-        return np.any([personalized() for personalized in self._of_models("_personalized")], axis=0)
+        parts = zip(self._of_models("_personalized"), self.weights, strict=True)
+        return np.any([personalized() for personalized, weight in parts if weight > 0], axis=0)
 
     def _with_users(self, users, named):
         folded = (fold(users, named) for fold in self._of_models("_with_users"))
@@ -347,8 +348,9 @@ class Blend(Recommender, Identified):
             for array in model._learned:
                 array.flags.writeable = False  # a change would not be seen in the joined factors
             facts += *model._learned, model._user_known, model._item_counts, model.mean, model.device
-        found, weights = self._one(lambda: (joined(self.models, self.weights), self.weights.copy()), *facts)
-        if not np.array_equal(weights, self.weights):
+        weights = self.weights.copy()  # another thread may assign others meanwhile
+        found, of = self._one(lambda: (joined(self.models, weights), weights), *facts)
+        if not np.array_equal(of, weights):
             self._one.forget()
             return self._joined()
         return found

@@ -33,8 +33,6 @@ from gpumf.solvers.base import COLUMNS, MAX_FACTORS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
-
     from gpumf.models.estimator import Model as _Base
     from gpumf.models.solver_choice import Device
     from gpumf.ratings import Ratings
@@ -435,13 +433,13 @@ class Factorization(_Base):
         return KernelRanking(users, items, candidates, seen, self.device, keep)
 
 
-def joined(models: Sequence[Factorization], weights: ArrayLike) -> Factorization:
+def joined(models: Sequence[Factorization], weights: np.ndarray) -> Factorization:
     """A factor model that ranks items by the weighted mean of models' predictions before they are clipped.
 
     Its scores lack what all items of a user share. It is for lists alone, where the models are, or else on the CPU.
     """
     users, items = [], []
-    for model, weight in zip(models, np.asarray(weights, np.float32), strict=True):
+    for model, weight in zip(models, weights.astype(np.float32), strict=True):
         p, q = model._learned
         if not model.biases:  # the mean is predicted for who is not known: it is one more factor
             of_users, of_items = (known[:, None].astype(np.float32) for known in model._known_sides())
@@ -453,7 +451,8 @@ def joined(models: Sequence[Factorization], weights: ArrayLike) -> Factorization
     found._forget_copies()
     found._items_there, found._known_there = Once(), Once()
     found._set_learned((np.hstack(users), np.hstack(items)))
-    found._user_known = np.any([model._personalized() for model in models], axis=0)
+    parts = zip(models, weights, strict=True)
+    found._user_known = np.any([model._personalized() for model, weight in parts if weight > 0], axis=0)
     found._item_counts = np.max([model._item_counts for model in models], axis=0)
     found.factors, found.biases = found.item_factors.shape[1], False
     if any(model.device != found.device for model in models):

@@ -138,11 +138,11 @@ def times_of(column, source):
 
 
 def _of_dates(objects):
-    """Dates of Python or pandas as datetime64, in UTC where they say their time zone; other objects as they are."""
+    """Dates of Python, NumPy or pandas as datetime64, in UTC if they have a time zone; other objects as they are."""
     import pandas as pd
 
     given = objects[~pd.isna(objects)].tolist()
-    if not given or not all(isinstance(one, date) for one in given):
+    if not given or not all(isinstance(one, date | np.datetime64) for one in given):
         return objects
     return pd.to_datetime(pd.Series(objects), utc=True).dt.tz_localize(None).to_numpy()
 

@@ -104,6 +104,9 @@ class CompressedRows:
                 (view := positions.view()).flags.writeable = False
                 object.__setattr__(self, name, view)
 
+    def __reduce__(self):
+        return CompressedRows, (self.indptr, self.indices, self.values)  # copies cannot be written, either
+
     @cached_property
     def n_rows(self) -> int:
         """How many rows there are, empty ones among them."""
@@ -119,10 +122,12 @@ class CompressedRows:
         return np.repeat(np.arange(self.n_rows), self.counts) * np.int64(n_columns) + self.indices
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return which of these pairs are rated, bool (n,). Rows lie in 0..n_rows-1."""
-        found = np.empty(len(rows), bool)
-        pairs = (np.ascontiguousarray(of, np.int32) for of in (rows, columns))
-        _held(self.indptr, self.indices, *pairs, found)
+        """Return which of these pairs, integers (n,), are rated: bool (n,). DataError: a row not in 0..n_rows-1."""
+        rows, columns = inside(rows, self.n_rows, "rows"), np.ascontiguousarray(columns, np.int64)
+        if not rows.shape == columns.shape == (rows.size,):
+            raise DataError(f"rows and columns must be as long as each other, not {rows.shape} and {columns.shape}")
+        found = np.empty(rows.size, bool)
+        _held(self.indptr, self.indices, rows, columns, found)
         return found
 
     def less(self, offset: float) -> CompressedRows:
