@@ -44,18 +44,22 @@ def test_unknown_users_and_items_count_with_the_mean(device):
     assert rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-5)
 
 
-def test_products_are_clipped_and_what_is_not_finite_is_not(device):
+@pytest.mark.parametrize("factors", [1, 310])  # more than the kernel takes
+def test_products_are_clipped_and_what_is_not_finite_is_not(device, factors):
     ratings = Ratings([0, 0, 0, 1], [0, 1, 2, 0], [1, 2, 3, 4], 2, 3)
-    p, q = np.float32([[1], [np.nan]]), np.float32([[-7], [3], [9]])
-    p, q = (p, q) if device == "cpu" else map(backends.device(device).array, (p, q))
+
+    def on_device(*columns):
+        wide = (np.pad(np.float32(column), ((0, 0), (0, factors - 1))) for column in columns)
+        return tuple(wide) if device == "cpu" else map(backends.device(device).array, wide)
+
+    p, q = on_device([[1], [np.nan]], [[-7], [3], [9]])
     known, every = (np.arange(2) == 0, np.ones(3, bool)), (np.ones(2, bool), np.ones(3, bool))
-    rmse, mae = Errors(ratings, known, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)
+    rmse, mae = Errors(ratings, known, 4.0, factors, device, bounds=(1.5, 5.0))(p, q)
     assert (rmse, mae) == (pytest.approx(np.sqrt((0.25 + 1 + 4) / 4)), pytest.approx(3.5 / 4))
-    assert np.isnan(Errors(ratings, every, 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+    assert np.isnan(Errors(ratings, every, 4.0, factors, device, bounds=(1.5, 5.0))(p, q)[0])
     for sign in (-1, 1):
-        large = np.float32([[1], [sign * 1e30]]), np.full((3, 1), 1e30, np.float32)
-        p, q = large if device == "cpu" else map(backends.device(device).array, large)
-        assert np.isinf(Errors(ratings, (~known[0], known[1]), 4.0, 1, device, bounds=(1.5, 5.0))(p, q)[0])
+        p, q = on_device([[1], [sign * 1e30]], [[1e30]] * 3)
+        assert np.isinf(Errors(ratings, (~known[0], known[1]), 4.0, factors, device, bounds=(1.5, 5.0))(p, q)[0])
 
 
 def test_nothing_known_at_all(device):

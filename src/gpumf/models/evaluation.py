@@ -80,7 +80,9 @@ def _array_sums(arrays, device, bounds):
         for first in range(0, len(values), step):
             part = slice(first, first + step)
             u, i = users[part], items[part]
-            predicted = xp.where(of_users[u] & of_items[i], (p[u] * q[i]).sum(axis=1).clip(*bounds), np.float32(mean))
+            products = (p[u] * q[i]).sum(axis=1)
+            products = xp.where(xp.isfinite(products), products.clip(*bounds), products)
+            predicted = xp.where(of_users[u] & of_items[i], products, np.float32(mean))
             errors = (values[part] - predicted).astype(np.float64)
             total += float(abs(errors).sum()), float((errors**2).sum())
         return total
