@@ -314,7 +314,11 @@ class Blend(Recommender, Identified):
         return None if any(one is None for one in known) else self._common(lambda: _common(known), *known)
 
     def _personalized(self):
-        parts = zip(self._of_models("_personalized"), self.weights, strict=True)
+        return self._known_to_parts(self.weights)
+
+    def _known_to_parts(self, weights):
+        """Of which users a part with a weight above zero knows something that tells items apart."""
+        parts = zip(self._of_models("_personalized"), weights, strict=True)
         return np.any([personalized() for personalized, weight in parts if weight > 0], axis=0)
 
     def _with_users(self, users, named):
@@ -349,7 +353,13 @@ class Blend(Recommender, Identified):
                 array.flags.writeable = False  # a change would not be seen in the joined factors
             facts += *model._learned, model._user_known, model._item_counts, model.mean, model.device
         weights = self.weights.copy()  # another thread may assign others meanwhile
-        found, of = self._one(lambda: (joined(self.models, weights), weights), *facts)
+
+        def made():
+            one = joined(self.models, weights)
+            one._user_known, one._item_counts = self._known_to_parts(weights), self._item_counts
+            return one, weights
+
+        found, of = self._one(made, *facts)
         if not np.array_equal(of, weights):
             self._one.forget()
             return self._joined()

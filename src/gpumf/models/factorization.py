@@ -437,6 +437,7 @@ def joined(models: Sequence[Factorization], weights: np.ndarray) -> Factorizatio
     """A factor model that ranks items by the weighted mean of models' predictions before they are clipped.
 
     Its scores lack what all items of a user share. It is for lists alone, where the models are, or else on the CPU.
+    Who is known, and how often items were rated, is that of the first model.
     """
     users, items = [], []
     for model, weight in zip(models, weights.astype(np.float32), strict=True):
@@ -451,9 +452,6 @@ def joined(models: Sequence[Factorization], weights: np.ndarray) -> Factorizatio
     found._forget_copies()
     found._items_there, found._known_there = Once(), Once()
     found._set_learned((np.hstack(users), np.hstack(items)))
-    parts = zip(models, weights, strict=True)
-    found._user_known = np.any([model._personalized() for model, weight in parts if weight > 0], axis=0)
-    found._item_counts = np.max([model._item_counts for model in models], axis=0)
     found.factors, found.biases = found.item_factors.shape[1], False
     if any(model.device != found.device for model in models):
         found.device = "cpu"
