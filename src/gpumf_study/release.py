@@ -6,11 +6,14 @@ Each experiment runs in a process of its own: one that fails, or takes too long,
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 from gpumf import __version__, backends
 from gpumf_study import experiments, results
@@ -60,7 +63,7 @@ def times_cpus(name):
     return bool((on_cpu & frame.seconds.notna()).any())
 
 
-def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
+def record(todo, minutes, gpus=1, clock=time.monotonic, run=None):
     """Record what fits into the time; return the numbers recorded and failed, and what is left: (int, int, list).
 
     With the time that remains, the first of those left that keep their pieces is begun: it goes on at the next call.
@@ -72,7 +75,8 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
         next, with such a share each, but nothing beside them: what shares memory with them makes them up to twice as
         slow. Those that take all GPUs come last, one at a time
     """
-    latest, outcomes, left = clock() + 60 * minutes, [], []
+    latest, outcomes, left, under_way = clock() + 60 * minutes, [], [], []
+    run = run or partial(_run_with_all_it_starts, under_way)
 
     def begin(name, whole=True, **options):
         if why := experiments.why_unavailable(name):
@@ -117,6 +121,8 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
                 list(pool.map(lambda share, of=of, waiting=waiting: take(waiting, *share, len(of)), of))
             except BaseException:
                 waiting.clear()
+                for process in [*under_way]:
+                    _signal_all(process, signal.SIGINT)
                 raise
     for name in on_all:
         begin(name)
@@ -124,6 +130,33 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=subprocess.run):
         left.remove(name)
         begin(name, whole=False)
     return sum(outcomes), len(outcomes) - sum(outcomes), left
+
+
+def _run_with_all_it_starts(under_way, command, timeout, **options):
+    """`subprocess.run`, after which nothing runs that the command has started: it would take time from what is next.
+
+    under_way : list, which has the process for as long as it runs
+    """
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    under_way.append(process)
+    try:
+        return subprocess.CompletedProcess(command, process.wait(timeout))
+    except KeyboardInterrupt:  # which a process of another session has not heard
+        _signal_all(process, signal.SIGINT)
+        process.wait()
+        raise
+    finally:
+        under_way.remove(process)
+        _signal_all(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+        process.wait()
+
+
+def _signal_all(process, number):
+    """Send a signal to a process that leads its session, and to all that are left of it."""
+    if not hasattr(os, "killpg"):
+        return process.send_signal(number)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _shares(gpus):

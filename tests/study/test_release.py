@@ -1,7 +1,11 @@
 """What `make record` takes, in which order, and what a time limit leaves out."""
 
+import os
+import signal
 import subprocess
-from threading import Barrier, Lock, get_ident
+from functools import partial
+from select import select
+from threading import Barrier, Lock, Thread, get_ident
 from time import sleep
 from types import SimpleNamespace
 
@@ -179,6 +183,60 @@ def test_the_command_lists_records_and_refuses(recorded, monkeypatch, capsys):
     assert release.main(["done", "--again"]) == 0 and given.pop()[0] == {"done": 1.0}
     monkeypatch.setattr(release, "record", lambda todo, minutes, gpus: (0, 1, []))
     assert release.main([]) == 1
+
+
+needs_sessions = pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes have no sessions here")
+
+
+@pytest.fixture
+def held():
+    """The end of a pipe that a process and all that it starts hold; then whether none of them is left."""
+    reading, writing = os.pipe()
+
+    def are_gone():
+        os.close(writing)
+        return bool(select([reading], [], [], 120)[0]) and not os.read(reading, 1)
+
+    yield writing, are_gone
+    os.close(reading)
+
+
+@needs_sessions
+@pytest.mark.parametrize("then", ["exit 3", "wait"])
+def test_what_an_experiment_has_started_ends_with_it(held, then):
+    (writing, are_gone), under_way = held, []
+    program = ["sh", "-c", f"sleep 600 & {then}"]
+    run = partial(release._run_with_all_it_starts, under_way, program, pass_fds=[writing])
+    if then == "wait":
+        with pytest.raises(subprocess.TimeoutExpired):
+            run(timeout=0.5)
+    else:
+        assert run(timeout=120).returncode == 3
+    assert not under_way and are_gone()
+
+
+@needs_sessions
+@pytest.mark.parametrize("on_all", [False, True])
+def test_an_interrupt_reaches_the_experiments(recorded, monkeypatch, tmp_path, held, on_all):
+    writing, are_gone = held
+    script = tmp_path / "python"
+    script.write_text(
+        f"#!/bin/sh\nsleep 600 &\ntrap 'touch {tmp_path}/told; exit 130' INT\ntouch {tmp_path}/begun\nwait\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(release.sys, "executable", str(script))
+    monkeypatch.setattr(release.subprocess, "Popen", partial(subprocess.Popen, pass_fds=[writing]))
+    monkeypatch.setattr(experiments, "takes_all_gpus", lambda name: on_all)
+
+    def interrupt():
+        while not (tmp_path / "begun").exists():
+            sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        release.record({"short": 20.0}, 10.0)
+    assert are_gone() and (tmp_path / "told").exists()
 
 
 def test_nothing_is_recorded_from_a_tree_with_changes(recorded, monkeypatch, capsys):
