@@ -202,8 +202,9 @@ class OwnKernel(tempfile.TemporaryDirectory):
         folder = super().__enter__()
         spec = Path(folder, "kernels", "python3", "kernel.json")
         spec.parent.mkdir(parents=True)
-        # Without its warning, once a notebook, that other users of this machine could listen in.
-        spec.write_text(json.dumps(get_kernel_dict(["--log-level=ERROR"])))
+        # Without its warning that other users of this machine could listen in, and its error that it is interrupted
+        # at its end: errors of cells are in the notebook.
+        spec.write_text(json.dumps(get_kernel_dict(["--log-level=CRITICAL"])))
         os.environ["JUPYTER_PATH"] = folder
         return folder
 
