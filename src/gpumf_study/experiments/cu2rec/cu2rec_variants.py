@@ -9,7 +9,7 @@ from functools import partial
 from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
-from gpumf_study.claims import Claim, near
+from gpumf_study.claims import Claim, above, near
 from gpumf_study.experiments import kernels_unavailable
 from gpumf_study.experiments.cu2rec import RATES
 
@@ -64,25 +64,32 @@ def without_striding(frame):
     return (100 * (table[NO_STRIDING] / table[GETS] - 1)).rename("percent_more").reset_index()
 
 
-def _striding(name, data, percent, statement, evidence):
-    return Claim(
-        f"cu2rec-striding-{name}", "cu2rec", "RMSE",
-        f"By how many per cent the test RMSE is higher without striding, {statement}.", percent, "median",
-        {"column": "percent_more", "where": {"data": data}}, near(percent, 1.5, no_effect=0.0), evidence,
-        without_striding,
-    )  # fmt: skip
+def _striding(name, data, statement, evidence, criterion=None):
+    return Claim(f"cu2rec-striding-{name}", "cu2rec", "RMSE",
+                 f"By how many per cent the test RMSE is higher without striding, {statement}.", metric="median",
+                 select={"column": "percent_more", "where": {"data": data}}, criterion=criterion, evidence=evidence,
+                 table=without_striding)  # fmt: skip
 
 
+def _longer(name, what, over, under, table, **options):
+    return Claim(f"cu2rec-{name}", "cu2rec", "Early bird gets the gradient", f"{what}, median of three data sets.",
+                 metric="percent_more",
+                 select={"column": "seconds", "over": {"variant": over}, "under": {"variant": under},
+                         "each": ["data", "factors"], "across": "median"},
+                 evidence="synthetic", table=table, **options)  # fmt: skip
+
+
+_LATE = "is longer where the early bird loses the gradient"
 CLAIMS = [
-    *(Claim(f"cu2rec-early-bird-{what}", "cu2rec", "Early bird gets the gradient",
-            f"By how much {of} is longer where the early bird loses the gradient, median of three data sets.", 13.5,
-            "percent_more",
-            {"column": "seconds", "over": {"variant": LOSES}, "under": {"variant": GETS}, "each": ["data", "factors"],
-             "across": "median"}, near(13.5, 1.25, no_effect=0.0), "synthetic", table)
-      for what, of, table in (
-          ("train", "the time of an epoch", sweep.epoch_seconds),
-          ("wall", "the end-to-end time", partial(sweep.phase_seconds, without=("compile",))),
-      )),
-    _striding("ml-100k", "ml-100k", 2.5, "MovieLens 100K", "real"),
-    _striding("netflix", "netflix-synthetic", 8.0, "Netflix (synthetic)", "synthetic"),
+    # What is published, 12 to 15 %, is of the whole program.
+    _longer("early-bird-train", f"By how much the time of an epoch {_LATE}", LOSES, GETS, sweep.epoch_seconds),
+    _longer("early-bird-wall", f"By how much the end-to-end time {_LATE}", LOSES, GETS,
+            partial(sweep.phase_seconds, without=("compile",)), published=13.5,
+            criterion=near(13.5, 1.25, no_effect=0.0)),
+    _longer("atomics", "By how much the time of an epoch is longer with atomic updates than where the early bird "
+            "loses the gradient", ATOMIC, LOSES, sweep.epoch_seconds, criterion=above(0)),
+    # What is published, errors 2 to 3 % and 8 % lower, is against other programs; so the sign alone is asked for.
+    _striding("ml-100k", "ml-100k", "MovieLens 100K", "real", above(0)),
+    *(_striding(name, f"{name}-synthetic", statement, "synthetic")
+      for name, statement in (("ml-10m", "MovieLens 10M (synthetic)"), ("netflix", "Netflix (synthetic)"))),
 ]  # fmt: skip

@@ -191,7 +191,7 @@ def figure_phases(frame, data, factors):
         spent = [median["cumf_cholesky", load, f"{side} get_hermitian"] for side in ("users", "items")]
         bars = axes[0].bar(np.arange(2) + 0.27 * (k - 1), spent, 0.25, color=style.COLOURS[colour], label=label)
         axes[0].bar_label(bars, [*map(style.significant, spent)], size=style.SMALL)
-    axes[0].set_xticks([0, 1], ["users (update X)", "items (update Θ)"])
+    axes[0].set_xticks([0, 1], ["users", "items"])
     place, below = np.arange(len(_SOLVERS)), np.zeros(len(_SOLVERS))
     for side, colour in (("users", "sky"), ("items", "purple")):
         spent = median[:, "coalesced", f"{side} solve"][list(_SOLVERS)].to_numpy()
@@ -265,7 +265,7 @@ def both_sides(frame):
     rows = frame[(frame.data == "netflix-synthetic") & (frame.model == "ALS") & (frame.factors == 100)]
     sides = rows.x_step.str.extract("(?P<side>users|items) (?P<phase_of>.*)")
     rows = rows.join(sides).dropna(subset="phase_of")
-    rows = rows.groupby(["solver", "variant", "phase_of", "repeat"]).seconds.sum().reset_index()
+    rows = rows.groupby(["model", "solver", "variant", "phase_of", "repeat"]).seconds.sum().reset_index()
     return rows.rename(columns={"phase_of": "phase"})
 
 

@@ -73,7 +73,7 @@ def _cublas(device, mean_ratings, f, batch, repeats):
 
 def both_sides(frame):
     """Return the seconds of a step of an iteration, users and items added up, by repeat."""
-    return frame.groupby(["solver", "x_step", "x_columns", "repeat"]).seconds.sum().reset_index()
+    return frame.groupby(["model", "solver", "x_step", "x_columns", "repeat"]).seconds.sum().reset_index()
 
 
 def figure(frame):

@@ -1,7 +1,7 @@
 """ALS at the size of Hugewiki on one, two and four GPUs: who waits for whom in an iteration, and what GPUs gain.
 
-Source: Tan et al. 2018, sections 4 and 5: 100 factors, lambda 0.05, a tenth of the ratings for the test, four GPUs.
-There items' normal equations are added up over the GPUs; here, where NVLink joins them, the users' factors are
+Source: Tan et al. 2018, section 5: 100 factors, lambda 0.05, a tenth of the ratings for the test, four GPUs. Tan et
+al. 2016 add the items' normal equations up over the GPUs; here, where NVLink joins them, the users' factors are
 gathered in half precision instead. Each GPU makes the whole data set, which takes seconds, and keeps the ratings of
 its users and of its items. Without GPUs the emulator runs the same kernels on a small data set.
 """

@@ -1,6 +1,6 @@
 """Seconds of an iteration of implicit-feedback ALS, on the GPU and on the CPU, beside the package `implicit`.
 
-Source: Tan et al. 2018, section 5.6, which names neither data set nor machine for its 2.2, 90 and 360 s: here Netflix
+Source: Tan et al. 2018, section 5.6, which names neither data set nor GPU for its 2.2, 90 and 360 s: here Netflix
 with 100 factors, and as many steps of conjugate gradient for all, those that `implicit` makes. How well the solvers
 rank is in `implicit_quality`.
 """

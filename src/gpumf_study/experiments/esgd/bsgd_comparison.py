@@ -2,8 +2,9 @@
 
 After Nassar et al., section 4 and Figure 5: the first 50,000 users and 2,000 movies, an iteration with its copies to
 the device and back. Their GPU had one multiprocessor, on which few updates are in flight at a time; a large one has
-thousands. BSGD's batches, whose size is not published, are launched as one graph. lambda and gamma are those of the
-largest data set of Table 1. A variant that does not learn has no speed: see `iterations`.
+thousands. BSGD's batches, whose size and GPU are not published, are launched as one graph; the fastest size counts.
+lambda and gamma are those of the largest data set of Table 1, with which the error rises from the baselines'. A
+variant that diverges has no speed: see `iterations`.
 """
 
 from contextlib import nullcontext

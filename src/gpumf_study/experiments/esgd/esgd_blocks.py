@@ -80,7 +80,7 @@ def figure(frame):
 
 CLAIMS = [
     Claim(
-        "esgd-best-block", "esgd", "Section 4",
+        "esgd-best-block", "esgd", "Section 5",
         "Speed-up of an iteration with the fastest th_size and st over the published 1000 and 2, to the same error.",
         metric="ratio", select={"column": "seconds", "over": {"which": "published"}, "under": {"which": "best"}},
         evidence="synthetic", table=compared,

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
-from gpumf_study.claims import Claim, near
+from gpumf_study.claims import Claim, Criterion
 from gpumf_study.experiments import kernels_unavailable, load_ratings
 from gpumf_study.experiments.esgd.esgd_errors import FILE, ORDERS, published, rates
 
@@ -130,14 +130,14 @@ CLAIMS = [
           "Seconds of an iteration with transfers, in file order, MovieLens 10M (synthetic) over 100K.",
           2.29 / 0.02, "ratio",
           _ratio({"what": WHOLE, "data": "ml-10m-synthetic"}, {"what": WHOLE, "data": "ml-100k"}),
-          near(2.29 / 0.02, 2.0), "synthetic", iterations),
+          Criterion(0.5 * 2.29 / 0.02, 2 * 2.29 / 0.02), "synthetic", iterations),  # any growth is no effect
     Claim("esgd-section-4-since", "esgd", "Section 4",
           "Published seconds of an iteration with its transfers over ours, MovieLens 10M (synthetic).",
           metric="median",
           select={"column": "published_over_ours", "times": 1,
                   "where": {"what": WHOLE, "data": "ml-10m-synthetic", "variant": FILE}}, evidence="synthetic",
           table=iterations),
-    Claim("esgd-transfers-hidden", "esgd", "Section 4",
+    Claim("esgd-transfers-hidden", "esgd", "Section 5",
           "Speed-up of copying ratings while others are worked on over one after the other, MovieLens 10M "
           "(synthetic).", metric="ratio",
           select=_ratio({"what": APART, "data": "ml-10m-synthetic"}, {"what": STREAMED, "data": "ml-10m-synthetic"}),

@@ -4,7 +4,8 @@ For a number of updates at a time, four shares of those that share their user or
 by the probability that ESGD publishes (section 3: independent entries of a matrix that is taken to be square), by the
 same count for the true shape, among sampled ratings of a data set (whose popular users and items both forget), and
 the share of writes of Hogwild's kernel that are lost, in random orders of its memory accesses on the emulator (see
-`race_demonstration`).
+`race_demonstration`). And of a data set that is sorted by user: the share of ratings that share their user or item
+with another one that a block of ESGD works on at a time, when its permutation has mixed the block.
 """
 
 from functools import partial
@@ -14,17 +15,21 @@ import pandas as pd
 
 from gpumf import backends
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, below
 from gpumf_study.experiments import load_ratings
 from gpumf_study.experiments.gpumf import race_demonstration
 
+ESGD = "ESGD"
+
 PROFILES = {
     "quick": {"data": ["ml-100k", "jester-1"], "at_once": [2, 4, 8, 16, 32], "draws": 2000, "seeds": 3,
-              "traced": 400},
+              "traced": 400, "sorted_by_user": "ml-1m-synthetic", "th_size": 1000, "st": 2, "factors": 16},
     "full": {"data": ["ml-100k", "jester-1", "netflix-synthetic"], "at_once": [2, 4, 8, 16, 32], "draws": 20_000,
-             "seeds": 10, "traced": 600},
+             "seeds": 10, "traced": 600, "sorted_by_user": "ml-1m", "th_size": 1000, "st": 2, "factors": 16},
 }  # fmt: skip
 PROFILES["smoke"] = PROFILES["quick"] | {
     "data": ["ml-100k-synthetic"], "at_once": [2, 8], "draws": 100, "seeds": 1, "traced": 50,
+    "sorted_by_user": "ml-100k-synthetic",
 }  # fmt: skip
 
 
@@ -47,12 +52,14 @@ def independence_probability(n_users, n_items, draws, *, square=True):
 why_unavailable = partial(backends.why_unavailable, "emulator")
 
 
-def run(data, at_once, draws, seeds, traced):
+def run(data, at_once, draws, seeds, traced, sorted_by_user, th_size, st, factors):
     """Count the share of samples in which any two updates conflict; of the variant 'overwritten', of writes lost.
 
     at_once : list of int, 2 to 64: updates at a time
     draws : samples of so many ratings, with replacement
     seeds, traced : runs of the kernel with so many groups, and updates of each
+    sorted_by_user : name of the data set for the blocks of ESGD, the variant 'ESGD'; th_size, st, factors: its
+        parameters, by which a block has th_size * st ratings and works on th_size / factors of them at a time
     """
     rows = []
     for name in data:
@@ -64,6 +71,8 @@ def run(data, at_once, draws, seeds, traced):
             rows.append((ratings.name, "drawn", 0, _share_that_conflicts(ratings, n, draws), n))
             for seed in range(seeds):
                 rows.append((ratings.name, "overwritten", seed, _overwritten(ratings, n, traced, seed), n))
+    ratings, n = load_ratings(sorted_by_user), th_size // factors
+    rows += [(ratings.name, ESGD, k, _in_blocks_that_conflict(ratings, th_size * st, n, k), n) for k in range(seeds)]
     frame = pd.DataFrame(rows, columns=["data", "variant", "repeat", "value", "x_at_once"])
     return frame.assign(task="count conflicts", metric="share")
 
@@ -73,6 +82,22 @@ def _share_that_conflicts(ratings, n, draws):
     drawn = np.random.default_rng(n).integers(0, ratings.nnz, (draws, n))
     repeated = (np.diff(np.sort(rows[drawn], axis=1), axis=1) == 0 for rows in (ratings.users, ratings.items))
     return float(np.logical_or(*(r.any(axis=1) for r in repeated)).mean())
+
+
+def _in_blocks_that_conflict(ratings, block, at_once, seed):
+    """The share of ratings that share their user or item with another one of so many in a block, mixed by a seed."""
+    permutation = np.random.default_rng(seed).permutation(block)[: block // at_once * at_once]
+    order = np.argsort(ratings.users, kind="stable")[: ratings.nnz // block * block].reshape(-1, block)
+    conflicts = False
+    for rows in (ratings.users, ratings.items):
+        together = rows[order[:, permutation]].reshape(-1, at_once)
+        place = np.argsort(together, axis=1)
+        same = np.diff(np.take_along_axis(together, place, axis=1), axis=1) == 0  # as the next one
+        shared = np.pad(same, ((0, 0), (0, 1))) | np.pad(same, ((0, 0), (1, 0)))
+        found = np.empty_like(shared)
+        np.put_along_axis(found, place, shared, axis=1)
+        conflicts = conflicts | found
+    return float(conflicts.mean())
 
 
 def _overwritten(ratings, groups, n_updates, seed):
@@ -91,6 +116,7 @@ _WAYS = {
 
 def figure(frame):
     """Draw how often updates conflict, against how many are made at a time: by formula, as sampled, and lost."""
+    frame = frame[frame.variant != ESGD]
     names = frame.data.unique()
     figure, (axes,) = style.panels(columns=len(names), height=3.8, sharey=True)
     for axis, name in zip(axes, names, strict=True):
@@ -108,5 +134,14 @@ def figure(frame):
 
 def summary(frame):
     """Return the shares, means over the seeds: the index is (data, updates at a time), a column a way to count."""
-    shares = frame.groupby(["data", "x_at_once", "variant"]).value.mean()
+    shares = frame[frame.variant != ESGD].groupby(["data", "x_at_once", "variant"]).value.mean()
     return shares.unstack().rename_axis(index={"x_at_once": "at_once"})
+
+
+_PUBLISHED = 0.005 / 2
+CLAIMS = [
+    Claim("esgd-conflicts", "esgd", "Section 3",
+          "Share of the ratings in use at a time in a block that share their user or item with another one, "
+          "MovieLens 1M, sorted by user.", _PUBLISHED, "median", {"column": "value", "where": {"variant": ESGD}},
+          below(2 * _PUBLISHED)),
+]  # fmt: skip

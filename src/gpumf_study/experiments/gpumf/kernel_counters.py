@@ -160,8 +160,11 @@ def summary(frame):
 
 
 def of_dram(frame):
-    """Return what DRAM moved for the users, a row a kernel and repeat: x_kernel, repeat, of_copy, bytes a second over
-    a copy's, and of_named, its bytes over those of all factors that the ratings name and of all matrices, in FP16."""
+    """Return what DRAM moved for the users, a row a kernel and repeat.
+
+    Columns are x_kernel, repeat, of_copy (bytes a second over a copy's) and of_named (bytes over those of all factors
+    that the ratings name, in FP32, and of all matrices, in FP16).
+    """
     users = frame[frame.x_side == "users"]
     counted = users.pivot(index=["x_kernel", "repeat"], columns="metric", values="value")
     moved = counted["DRAM bytes read"] + counted["DRAM bytes written"]
@@ -175,8 +178,8 @@ def of_dram(frame):
 CLAIMS = [
     Claim(
         "cumf-table-1-dram", "cumf", "Table 1",
-        "Share of the bytes of N_z f + m f^2 numbers in FP16 that DRAM moves for get_hermitian, users of Netflix "
-        "(synthetic).",
+        "Share of the bytes of N_z f numbers in FP32 and m f^2 in FP16 that DRAM moves for get_hermitian, users of "
+        "Netflix (synthetic).",
         metric="exact",
         select={"where": {"x_kernel": "get_hermitian"}, "column": "of_named", "across": "max"},
         table=of_dram, evidence="synthetic",

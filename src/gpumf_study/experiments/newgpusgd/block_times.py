@@ -12,7 +12,7 @@ import pandas as pd
 from gpumf import SGD, backends
 from gpumf_study import figure_style as style
 from gpumf_study import sweep
-from gpumf_study.claims import Claim, Criterion, above, below
+from gpumf_study.claims import Claim, Criterion, below
 from gpumf_study.experiments import kernels_unavailable
 from gpumf_study.experiments.newgpusgd.block_errors import OF_BITS, RATES
 
@@ -129,7 +129,7 @@ CLAIMS = [
                 "column": "seconds", "where": {"x_precision": bits, "factors": [16, 32]}, "each": ["factors"],
                 "across": "min", "over": {"x_side": 16}, "under": {"x_side": 1024},
             },
-            criterion=above(1.0), evidence="synthetic", table=sweep.epoch_seconds,
+            evidence="synthetic", table=sweep.epoch_seconds,  # judged by every step, below
         ),
         Claim(
             f"newgpusgd-fig-10-every-step{end}", "newgpusgd", "Figure 10",

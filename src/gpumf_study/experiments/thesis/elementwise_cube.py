@@ -165,14 +165,15 @@ def _lot(transfer="resident", variant="coalesced", **where):
 
 
 _SINGLE = _lot(device="cpu", threads=1)
-# Figure and rest of the id; statement; slower and faster lot; criterion.
+# Figure and rest of the id; statement; slower and faster lot; criterion. The thesis's memory is pageable
+# (listing 3.2): of pinned memory nothing is published.
 _FIGURES = [
     ("3.3", "Speed-up of the GPU over the multi-threaded CPU, data in place.",
      _lot(device="cpu", threads=[*range(2, 1025)]), _lot(), above(1)),
-    *((f"3.4-{host}", f"Speed that transfers from and to {host} memory leave.", _lot(), _lot(host), below(0.5))
-      for host in HOSTS),
+    *((f"3.4-{host}", f"Speed that transfers from and to {host} memory leave.", _lot(), _lot(host),
+       below(0.5) if host == "pageable" else None) for host in HOSTS),
     *((f"3.4-gain-{host}", f"Speed-up over the single-threaded CPU with transfers from and to {host} memory.",
-       _SINGLE, _lot(host), above(1)) for host in HOSTS),
+       _SINGLE, _lot(host), above(1) if host == "pageable" else None) for host in HOSTS),
     *((f"3.11-{host}", f"Time of strided over coalesced access, with transfers from and to {host} memory.",
        _lot(host, "strided"), _lot(host), above(1) if host == "pageable" else None) for host in HOSTS),
     ("3.11-kernel", "Time of strided over coalesced access, kernel.", _lot(variant="strided"), _lot(), None),

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from gpumf import RBM
 from gpumf_study import figure_style as style
+from gpumf_study.claims import Claim, above
 from gpumf_study.experiments import _published, load_ratings, trained
 
 _TRIED = "learning_rate", "momentum", "average", "initial_biases", "hidden", "gibbs_steps", "weight_decay"
@@ -192,3 +193,14 @@ def summary(frame):
     tests = frame[frame.step == "test"].groupby(["data", "setting"], sort=False)
     deviations = tests[["rmse", "mae"]].std().add_suffix("_deviation")
     return tests[[*THESIS, "epoch"]].first().join([tests[ERRORS].mean(), deviations]).reset_index()
+
+
+_THRESHOLD = _published.threshold("jester-1")
+CLAIMS = [
+    Claim("thesis-rbm-threshold", "thesis", "Section 6.6",
+          f"Test MAE of the RBM with the thesis's setting, which does not reach {_THRESHOLD}; at most "
+          f"{PROFILES['full']['epochs'][0]} epochs, of which the thesis gives no number; Jester part 1.",
+          metric="median", select={"column": "value", "where": {"data": "jester-1", "x_step": "test",
+                                                                "x_setting": "thesis", "metric": "mae"}},
+          criterion=above(_THRESHOLD)),
+]  # fmt: skip

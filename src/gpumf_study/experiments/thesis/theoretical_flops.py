@@ -53,8 +53,14 @@ def summary(frame):
     return best.assign(lead=best.GPU / best.CPU).reset_index()
 
 
+def until_published(frame):
+    """Return `summary` up to the year of the thesis."""
+    return summary(frame).query("x_year <= 2015")
+
+
 CLAIMS = [
     Claim("thesis-fig-1.2", "thesis", "Figure 1.2",
-          "Yearly growth of the lead of the fastest desktop GPU over the fastest desktop CPU in theoretical FLOP/s.",
-          metric="growth", select={"column": "lead", "by": "x_year"}, criterion=above(1), table=summary),
+          "Yearly growth of the lead of the fastest desktop GPU over the fastest desktop CPU in theoretical FLOP/s, "
+          "until 2015.",
+          metric="growth", select={"column": "lead", "by": "x_year"}, criterion=above(1), table=until_published),
 ]  # fmt: skip

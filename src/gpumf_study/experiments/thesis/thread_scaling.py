@@ -311,6 +311,9 @@ def _linear(solver):
     return {"column": "x_linear", "where": _at(KEPLER_LIKE, solver, _ENDS[solver]), "times": 2}
 
 
+_LINEAR = {
+    solver: Criterion(low=0.8, no_effect=BLOCK / end) for solver, end in _ENDS.items()
+}  # none: one block's speed
 _SLOWER, _FASTER = {"solver": "thesis_global"}, {"solver": "thesis_shared"}
 _LIMITED = "8 multiprocessors of 48 kB of shared memory"
 _DROP = {"over": {"x_blocks_more": 0}, "under": {"x_blocks_more": 1}}
@@ -322,12 +325,13 @@ def _claim(name, statement, metric, select, criterion=None, table=None, publishe
 
 
 CLAIMS = [
-    _claim("6.7", f"Speed in shared memory with {_ENDS['thesis_shared']:,} threads over linear scaling, {_LIMITED}.",
-           "median", _linear("thesis_shared"), above(0.8), linear),
+    _claim("6.7", f"Speed in shared memory with {_ENDS['thesis_shared']:,} threads over linear scaling from "
+           f"{BLOCK} threads on, {_LIMITED}.", "median", _linear("thesis_shared"), _LINEAR["thesis_shared"], linear),
     _claim("6.7-drop", f"Speed that one block more than are active leaves, shared memory, {_LIMITED}.",
            "ratio", {"column": "seconds", "where": _at(KEPLER_LIKE, "thesis_shared")} | _DROP, below(0.9), full),
+    # Registers limit the blocks there, not shared memory, of which alone the publication speaks.
     _claim("6.7-drop-whole-gpu", "Speed that one block more than are active leaves, shared memory, whole GPU.",
-           "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, below(0.9), full),
+           "ratio", {"column": "seconds", "where": _at(OWN, "thesis_shared")} | _DROP, table=full),
     _claim("6.8",
            "Active blocks by equation 6.2, with limits of threads and registers: difference from the driver's.",
            "median", {"column": "x_apart"}, table=apart),
@@ -335,8 +339,8 @@ CLAIMS = [
     _claim("6.8-blocks", "Active blocks of a multiprocessor with 48 kB, shared memory.", "median",
            {"column": "x_active_driver", "where": _at(KEPLER_LIKE, "thesis_shared")},
            near(_BLOCKS, 1.1, KEPLER["blocks_per_multiprocessor"]), published=_BLOCKS, evidence="built in"),
-    _claim("6.9", f"Speed in global memory with {_ENDS['thesis_global']:,} threads over linear scaling, {_LIMITED}.",
-           "median", _linear("thesis_global"), above(0.8), linear),
+    _claim("6.9", f"Speed in global memory with {_ENDS['thesis_global']:,} threads over linear scaling from {BLOCK} "
+           f"threads on, {_LIMITED}.", "median", _linear("thesis_global"), _LINEAR["thesis_global"], linear),
     _claim("6.10", f"Speed-up of shared over global memory with {BLOCK} threads, {_LIMITED}.", "ratio",
            _seconds(KEPLER_LIKE, _SLOWER | {"x_threads": BLOCK}, _FASTER | {"x_threads": BLOCK}), above(1)),
     _claim("6.10-gap", f"That speed-up with {MOST:,} threads, over the one with {BLOCK}, {_LIMITED}.",
@@ -351,7 +355,7 @@ CLAIMS = [
             "under": _at(OWN)}),
     _claim("6.10-whole-gpu",
            f"Speed-up of shared over global memory with {_ENDS['thesis_global']:,} threads, whole GPU.", "ratio",
-           _seconds(OWN, _SLOWER, _FASTER) | {"where": _at(OWN, threads=_ENDS["thesis_global"])}, above(1)),
+           _seconds(OWN, _SLOWER, _FASTER) | {"where": _at(OWN, threads=_ENDS["thesis_global"])}),
     Claim("thesis-newer-gpus-more", "thesis", "Section 7.1",
           "Speed-up by all shared memory of each multiprocessor over 48 kB of it, whole GPU, best numbers of "
           "threads.",
