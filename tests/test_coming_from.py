@@ -82,7 +82,7 @@ CHECKS = {
         (found.factors, found.regularization, found.learning_rate, found.biases, found.init_std)
         == (100, 0.02, 0.005, True, 0.1)
     ),
-    "`iterations=15`, `n_epochs=20`": lambda found, given: found.epoch == 2,
+    "`iterations=15`, `n_epochs=15`": lambda found, given: found.epoch == 15,
     "`random_state=0`, `num_threads=2`": lambda found, given: (found.seed, found.threads) == (0, 2),
     "find similar items": lambda found, given: len(found[0]) == 3 and "i1" not in found[0],
     "explain": lambda found, given: set(found[1]) <= rated(given, "u1") and found[0] == pytest.approx(sum(found[2])),

@@ -494,10 +494,10 @@ def test_ids_that_are_integers_are_integers_in_json(table, fit, said, tmp_path):
 
 def test_without_ratings_nothing_of_them_is_kept(ratings, fit, said, tmp_path):
     command, folder = (ratings, "--factors 2 --epochs 1"), tmp_path / "m"
-    assert "with what each user rated, without the ratings" in fit(*command)
+    assert "with the items that each user rated" in fit(*command)
     with np.load(folder / "model.npz") as file:
         assert "seen_indices" in file.files and not {"values", "ratings"} & set(file.files)
-    assert "without what users rated" in fit(*command, "--no-ratings")
+    assert "without the items that users rated" in fit(*command, "--no-ratings")
     with np.load(folder / "model.npz") as file:
         assert not [name for name in file.files if name.startswith("seen")]
     assert "add --seen" in said("recommend", folder, "--user u1", refused=1)
@@ -524,6 +524,22 @@ def test_clicks_make_lists_unless_a_model_is_named(table, said, capsys, tmp_path
     for name in ("als", "sgd", "rbm"):
         err = said(*command, "--model", name, refused=1)
         assert "all ratings are 1" in err and "--model implicit" in err
+
+
+def test_ratings_make_predictions_unless_a_model_is_named(ratings, capsys, tmp_path):
+    command = ["fit", str(ratings), "--factors", "2", "--epochs", "1", "-o", str(tmp_path / "m")]
+    for options, notes in (([], 1), (["--model", "als"], 0), (["--json"], 0)):
+        assert main([*command, *options]) == 0
+        assert capsys.readouterr().err.count("--model implicit makes better recommendations") == notes
+
+
+@pytest.mark.parametrize(
+    "words", [["recommend", "m", "--user", "u1", "--user", "u2"], ["similar", "m", *["--item", "i"] * 2]]
+)
+def test_an_option_of_one_value_is_not_given_twice(capsys, words):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "can be given once" in capsys.readouterr().err
 
 
 def test_ratings_from_standard_input(ratings, fit, monkeypatch):

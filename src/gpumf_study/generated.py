@@ -51,7 +51,8 @@ def benched(result):
         for (model, solver, device), value in seconds.items()
     ]
     parameters = result.provenance["parameters"]["parameters"]
-    facts = {"where": result.where, "data": _BENCHED, "factors": first_comparison.FACTORS}
+    cpu = f"CPU: {result.provenance['cpu']}, {result.provenance['cpu_count']} threads."
+    facts = {"where": f"{result.where} {cpu}", "data": _BENCHED, "factors": first_comparison.FACTORS}
     facts["parameters"] = {model: tuning.chosen(parameters, _BENCHED, model) for model in ("ALS", "SGD")}
     facts["seconds"] = rows
     return json.dumps(facts, indent=1) + "\n"

@@ -15,19 +15,19 @@ from gpumf.command_line import bench, bench_kernel, info, kernels, lists, models
 
 _DESCRIPTION = """Matrix factorization on GPUs.
 
-Lists of items that users will like: gpumf fit RATINGS --model implicit -o m; gpumf recommend m --user ID
-Predictions of ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
+Recommendations: gpumf fit RATINGS --model implicit -o m; gpumf recommend m --user ID
+Predicted ratings, by their error: gpumf fit RATINGS --model als -o m; gpumf evaluate m LATER
 """
 _EPILOG = """Which model: implicit (ImplicitALS) ranks items, and is the one for recommendations. als (ALS) predicts
-ratings and needs no tuning; bayesian (BayesianMF) does so with less error in more time; sgd (SGD) needs no tuning
-either, and more epochs; rbm (RBM) makes different errors, which is useful in a blend. What predicts ratings best
-does not make the best lists."""
+ratings and hardly needs tuning; bayesian (BayesianMF) does so with less error in more time; sgd (SGD) hardly needs
+tuning either, but more epochs; rbm (RBM) makes different errors, which is useful in a blend. What predicts ratings
+best does not make the best recommendations."""
 
 
 _FLAGS = {
     "pass duplicates='mean', 'last' or 'sum'": "give --duplicates mean, last or sum",
-    "name the columns to read": "name the columns to read, give --no-header where the first line of a text file is a "
-    "rating",
+    "name the columns to read": "name the columns to read by --user-column, --item-column and --rating-column, give "
+    "--no-header where the first line of a text file is a rating",
     "or pass header=True": "or leave --no-header out where the first line names the columns",
     "rating=None": "--no-rating-column",
 }
@@ -111,12 +111,16 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     fit.add_argument(
         "--model", choices=models.MODELS,
-        help="als, bayesian, sgd and rbm predict ratings; implicit makes lists of items that users will like, of "
-        "clicks, purchases or ratings; default: als, and implicit with --no-rating-column",
+        help="als, bayesian, sgd and rbm predict ratings; implicit makes recommendations from clicks, purchases or "
+        "ratings; default: als, and implicit with --no-rating-column",
     )  # fmt: skip
     fit.add_argument("--factors", type=int, help="factors, or hidden units of the RBM")
-    fit.add_argument("--regularization", type=float, metavar="LAMBDA")
-    fit.add_argument("--learning-rate", type=float, metavar="RATE")
+    fit.add_argument(
+        "--regularization", type=float, metavar="X",
+        help="of als and sgd a multiple of what the ratings ask for, by default 1; of implicit lambda, by default "
+        "chosen on held-out ratings",
+    )  # fmt: skip
+    fit.add_argument("--learning-rate", type=float, metavar="RATE", help="of sgd and rbm")
     fit.add_argument(
         "--set", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="others",
         help="any other parameter of the model; the value is JSON, True, False, None or a string",
@@ -132,7 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     recommend = command("recommend", lists.recommend, "list the best items for a user, for all or for a new one")
     recommend.add_argument("model", metavar="FOLDER", help=_MODEL)
     whom = recommend.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--user", metavar="ID", help="as the ratings have it; --user=ID where it begins with -")
+    whom.add_argument(
+        "--user", metavar="ID", action=_Once, help="as the ratings have it; --user=ID where it begins with -"
+    )
     whom.add_argument("--all-users", action="store_true", help="print CSV with the columns user, item, rank, rating")
     whom.add_argument(
         "--new-user", nargs="+", action="extend", metavar="ITEM=RATING",
@@ -147,8 +153,10 @@ def _parser() -> argparse.ArgumentParser:
     similar = command("similar", lists.similar, "list the items, or the users, that are most alike")
     similar.add_argument("model", metavar="FOLDER", help=_MODEL)
     which = similar.add_mutually_exclusive_group(required=True)
-    which.add_argument("--item", metavar="ID", help="as the ratings have it; --item=ID where it begins with -")
-    which.add_argument("--user", metavar="ID", help="as --item")
+    which.add_argument(
+        "--item", metavar="ID", action=_Once, help="as the ratings have it; --item=ID where it begins with -"
+    )
+    which.add_argument("--user", metavar="ID", action=_Once, help="as --item")
     similar.add_argument("-k", type=int, default=10, help="default: %(default)s")
     similar.add_argument("--device", default="auto")
 
@@ -168,6 +176,15 @@ def _parser() -> argparse.ArgumentParser:
     kernel.add_argument("--factors", type=int, default=16, help="or hidden units; default: %(default)s")
     command("info", info.run, "say what gpumf finds on this machine")
     return parser
+
+
+class _Once(argparse.Action):
+    """Refuses an option that is given again, of which argparse would take the last."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option_string}: can be given once; --all-users has those of all")
+        setattr(namespace, self.dest, values)
 
 
 def _ratings(parser: argparse.ArgumentParser, name: str) -> None:

@@ -44,9 +44,9 @@ def run(options: Namespace) -> tuple[dict, str]:
 
 
 def _seconds(row: dict, recorded: dict, train: Ratings, epochs: int) -> float:
-    """Seconds per epoch of a solver on this machine, after a fit of one epoch, which may compile."""
+    """Median seconds of an epoch of a solver on this machine, after a fit of one epoch, which may compile."""
     model = _MODELS[row["model"]](
         recorded["factors"], biases=False, solver=row["solver"], **recorded["parameters"][row["model"]]
     )
     model.fit(train, 1)
-    return model.fit(train, epochs).history.seconds.iloc[-1] / epochs
+    return float(model.fit(train, epochs).history.seconds.diff().median())

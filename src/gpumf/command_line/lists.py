@@ -28,7 +28,7 @@ def recommend(options: Namespace) -> tuple[Any, Any]:
     model = kept(options.model, options.device)
     if not options.seen and not options.new_user and model._seen_rows is None:
         raise ValueError(
-            f"{options.model} does not say what users rated, so that lists cannot leave it out; add --seen"
+            f"{options.model} does not say what users rated, so that recommendations cannot leave it out; add --seen"
         )
     seen = () if options.seen else None
     if options.all_users:
@@ -80,7 +80,9 @@ def _recommended(answer, options):
     """The answer of one user; a note on stderr where the list is empty."""
     if not answer["items"] and not options.json:
         user = f"user {brief(options.user)}" if "user" in answer else "the new user"
-        print(f"gpumf: {user} has rated all items, which lists leave out; --seen lists them", file=sys.stderr)
+        print(
+            f"gpumf: {user} has rated all items, which recommendations leave out; --seen lists them", file=sys.stderr
+        )
     return _answer(answer, "rating")
 
 

@@ -28,9 +28,10 @@ def fit(options: Namespace) -> tuple[dict, str]:
         raise ValueError("--output is empty; name a folder, and check that no shell variable is unset")
     if options.epochs is not None:
         integer("--epochs", options.epochs, 1)
+    by_default = options.model is None and not options.json
     if options.model is None:
         options.model = "implicit" if options.rating_column is None else "als"
-        if options.model == "implicit" and not options.json:
+        if by_default and options.model == "implicit":
             print("gpumf: without a rating column the model is implicit; --model names another", file=sys.stderr)
     kind, output = MODELS[options.model], Path(options.output)
     with output_folder(output) as save:
@@ -56,7 +57,7 @@ def fit(options: Namespace) -> tuple[dict, str]:
         f"{kind.__name__} ({model.solver} on {model.device}) trained on {train.nnz:,} ratings "
         f"of {train.n_users:,} users and {train.n_items:,} items in {answer['seconds']:.3g} s, kept in {output}"
     )
-    text += " with what each user rated, without the ratings" if options.ratings_kept else " without what users rated"
+    text += " with the items that each user rated" if options.ratings_kept else " without the items that users rated"
     if test is not None:
         if kind is ImplicitALS:  # whose errors against a preference of 1 say nothing about lists
             found = {f"{name}@{_K}": value for name, value in model.evaluate_ranking(test, _K).items()}
@@ -64,6 +65,8 @@ def fit(options: Namespace) -> tuple[dict, str]:
             found = {name.upper(): value for name, value in model.score(test).items()}
         answer |= {f"test_{name.lower()}": value for name, value in found.items()}
         text += "; held back: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+    if by_default and kind is ALS:
+        print("gpumf: als predicts ratings; --model implicit makes better recommendations", file=sys.stderr)
     return answer, text
 
 
@@ -126,7 +129,9 @@ def evaluate(options: Namespace) -> tuple[dict, str]:
             test, count = test.select(held_out), answer["in_training"]
             note = f"\n{count:,} ratings are in the training set: errors and rankings leave them out" if count else ""
         else:
-            note = f"\nno rankings: all {test.nnz:,} ratings are in the training set, whose items lists leave out"
+            note = (
+                f"\nno rankings: all {test.nnz:,} ratings are in the training set, and recommendations leave them out"
+            )
     if not isinstance(model, ImplicitALS):  # whose errors against a preference of 1 say nothing about lists
         answer |= model.score(test)
     if ranked:  # else lists would be of what users rated before

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gpumf.ratings import Ratings
 from gpumf_study import schema
 from gpumf_study.experiments.esgd import bsgd_comparison, sgd_conflicts
 from gpumf_study.experiments.esgd.sgd_conflicts import independence_probability
@@ -33,12 +34,25 @@ def test_what_diverges_has_no_speed(reached, counts):
 
 
 def test_popular_rows_conflict_more_often_than_the_formula_says(host):
-    frame = sgd_conflicts.run(["ml-100k-synthetic"], [2, 8, 32], draws=2000, seeds=1, traced=600)
+    blocks = {"sorted_by_user": "ml-100k-synthetic", "th_size": 100, "st": 2, "factors": 4}
+    frame = sgd_conflicts.run(["ml-100k-synthetic"], [2, 8, 32], draws=2000, seeds=1, traced=600, **blocks)
+    assert frame[frame.variant == sgd_conflicts.ESGD].x_at_once.tolist() == [25]
+    frame = frame[frame.variant != sgd_conflicts.ESGD]
     share = frame.pivot_table(index="x_at_once", columns="variant", values="value")
     assert (share["drawn"] > 1.25 * share["true shape"]).all() and share.drawn.is_monotonic_increasing
     # In a matrix of about as many users as items, both counts are about the same.
     assert np.allclose(share["published"], share["true shape"], rtol=0.2)
     assert share.overwritten.between(0, 1).all() and share.overwritten[32] > 0
+
+
+def test_conflicts_of_a_block_are_counted_by_hand():
+    """Blocks of four ratings, sorted by user and mixed, two in use at a time; the ninth rating is left over."""
+    users, items = [2, 0, 0, 1, 0, 1, 1, 0, 3], [0, 1, 2, 3, 4, 1, 5, 6, 0]
+    ratings = Ratings(users, items, np.ones(9, np.float32), 4, 7)
+    # The first block has user 0 alone; of the second, user 2 meets nobody, nor does whoever is with it.
+    assert {sgd_conflicts._in_blocks_that_conflict(ratings, 4, 2, seed) for seed in range(20)} == {0.75}
+    ratings = Ratings(np.arange(8), [0, 0, 0, 0, 1, 2, 3, 4], np.ones(8, np.float32), 8, 5)
+    assert {sgd_conflicts._in_blocks_that_conflict(ratings, 4, 2, seed) for seed in range(20)} == {0.5}
 
 
 def independent_share(n_users, n_items, draws):

@@ -22,6 +22,12 @@ def test_blocks_without_a_rating_are_counted(monkeypatch):
     assert table["blank"].iloc[0].to_dict() == {blank_blocks.RECTANGULAR: 0, blank_blocks.SQUARE: 0.5}
     assert table["busy"].iloc[0].to_dict() == {blank_blocks.RECTANGULAR: 1, blank_blocks.SQUARE: 0.5}
     assert blank_blocks.saved(frame).saved.tolist() == [0.5]
+    assert blank_blocks.balance(frame)[["gain", "few"]].to_numpy().tolist() == [[2, 1]]
+
+
+def test_blocks_outside_the_matrix_have_no_user_or_no_item():
+    frame = pd.DataFrame({"data": ["ml-100k", "ml-100k", "ml-10m-synthetic"], "x_side": [64, 1024, 1024]})
+    assert blank_blocks.outside(frame).outside.tolist() == [0, 1 - 943 / 1024, 0]
 
 
 def test_the_phases_are_those_that_the_text_counts():
