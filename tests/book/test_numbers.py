@@ -28,7 +28,6 @@ STATED = {
     "thesis-fig-6.12-jester-1": ["results/als_or_sgd real", "results/speedups same_launch"],
     "thesis-table-6.3-als-douban-synthetic": ["results/speedups same"],
     "thesis-newer-gpus-hybrid": ["results/threads hybrid * 100"], "newgpusgd-fig-10": ["results/papers blocks"],
-    "blend-ml100k-rmse": ["learn/rbm blend"],
 }  # fmt: skip
 PLACES = [(id, *place.split(" ", 1)) for id, places in STATED.items() for place in places]
 

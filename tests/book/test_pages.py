@@ -71,6 +71,16 @@ def test_the_answer_comes_first(page):
     assert re.match(r"# [^\n]+\n\n:::\{admonition\} \S", markdown(page))
 
 
+@pytest.mark.parametrize("page", [page for page in BUDGETS if (BOOK / f"{page}.ipynb").is_file()])
+def test_a_number_is_kept_where_the_prose_has_it(page):
+    cells = json.loads((BOOK / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [ast.parse("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
+    calls = [node for tree in code for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "numbers"]
+    kept = {keyword.arg for call in calls for keyword in call.keywords if keyword.arg}
+    assert kept <= set(re.findall(r"\{glue:text\}`(\w+)", markdown(page)))
+
+
 @pytest.mark.parametrize("page", BUDGETS)
 def test_links_to_other_pages_lead_to_one(page):
     there = {

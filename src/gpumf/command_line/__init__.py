@@ -183,7 +183,7 @@ class _Once(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         if getattr(namespace, self.dest) is not None:
-            parser.error(f"argument {option_string}: can be given once; --all-users has those of all")
+            parser.error(f"argument {option_string}: can be given once")
         setattr(namespace, self.dest, values)
 
 
