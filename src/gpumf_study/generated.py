@@ -44,8 +44,9 @@ def benched(result):
     """What `bench.json` is to hold, from the Result of `first_comparison`."""
     frame = result.frame[(result.frame.data == _BENCHED) & result.frame.epoch.notna()]
     keys = ["model", "solver", "device"]
-    last = frame.sort_values("epoch").groupby([*keys, "repeat"]).last()
-    seconds = (last.seconds / last.epoch).groupby(keys).median()
+    frame = frame.sort_values("epoch")
+    frame = frame.assign(seconds=frame.groupby([*keys, "repeat"]).seconds.diff())
+    seconds = frame.groupby([*keys, "repeat"]).seconds.median().groupby(keys).median()
     rows = [
         {"model": model, "solver": solver, "device": device, "recorded": float(f"{value:.4g}")}
         for (model, solver, device), value in seconds.items()

@@ -12,8 +12,8 @@ import sys
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
+from threading import Lock
 
 from gpumf import __version__, backends
 from gpumf_study import experiments, results
@@ -75,8 +75,8 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=None):
         next, with such a share each, but nothing beside them: what shares memory with them makes them up to twice as
         slow. Those that take all GPUs come last, one at a time
     """
-    latest, outcomes, left, under_way = clock() + 60 * minutes, [], [], []
-    run = run or partial(_run_with_all_it_starts, under_way)
+    latest, outcomes, left, processes = clock() + 60 * minutes, [], [], _Processes()
+    run = run or processes.run
 
     def begin(name, whole=True, **options):
         if why := experiments.why_unavailable(name):
@@ -121,8 +121,7 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=None):
                 list(pool.map(lambda share, of=of, waiting=waiting: take(waiting, *share, len(of)), of))
             except BaseException:
                 waiting.clear()
-                for process in [*under_way]:
-                    _signal_all(process, signal.SIGINT)
+                processes.interrupt()
                 raise
     for name in on_all:
         begin(name)
@@ -132,23 +131,36 @@ def record(todo, minutes, gpus=1, clock=time.monotonic, run=None):
     return sum(outcomes), len(outcomes) - sum(outcomes), left
 
 
-def _run_with_all_it_starts(under_way, command, timeout, **options):
-    """`subprocess.run`, after which nothing runs that the command has started: it would take time from what is next.
+class _Processes:
+    """Runs commands, each in a session of its own, so that nothing runs on that a command has started."""
 
-    under_way : list, which has the process for as long as it runs
-    """
-    process = subprocess.Popen(command, start_new_session=True, **options)
-    under_way.append(process)
-    try:
-        return subprocess.CompletedProcess(command, process.wait(timeout))
-    except KeyboardInterrupt:  # which a process of another session has not heard
-        _signal_all(process, signal.SIGINT)
-        process.wait()
-        raise
-    finally:
-        under_way.remove(process)
-        _signal_all(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-        process.wait()
+    def __init__(self):
+        self._under_way, self._interrupted, self._lock = [], False, Lock()
+
+    def run(self, command, timeout, **options):
+        """`subprocess.run`; KeyboardInterrupt where `interrupt` came before."""
+        with self._lock:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            process = subprocess.Popen(command, start_new_session=True, **options)
+            self._under_way.append(process)
+        try:
+            return subprocess.CompletedProcess(command, process.wait(timeout))
+        except KeyboardInterrupt:
+            self.interrupt()
+            process.wait()
+            raise
+        finally:
+            self._under_way.remove(process)
+            _signal_all(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            process.wait()
+
+    def interrupt(self):
+        """Pass Ctrl-C on, which a session of its own has not heard; begin no other command."""
+        with self._lock:
+            self._interrupted = True
+            for process in [*self._under_way]:
+                _signal_all(process, signal.SIGINT)
 
 
 def _signal_all(process, number):
@@ -157,6 +169,22 @@ def _signal_all(process, number):
         return process.send_signal(number)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c():
+    """While it lasts, `kill`, `timeout` and the end of the terminal are KeyboardInterrupt, too."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _shares(gpus):
@@ -169,7 +197,7 @@ def _shares(gpus):
 
 
 def main(arguments=None):
-    """Record, or list; return the exit status, 1 where an experiment failed or the tree is not clean."""
+    """Record, or list; return the exit status: 1 where one failed or the tree has changes, 130 by Ctrl-C."""
     parser = argparse.ArgumentParser(prog="make record", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help="of experiments; all where none is given")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="in which all that is begun has to end")
@@ -189,7 +217,12 @@ def main(arguments=None):
     if why := uncommitted():
         print(why, file=sys.stderr)
         return 1
-    recorded, failed, left = record(todo, chosen.minutes, chosen.gpus)
+    try:
+        with _ended_as_by_ctrl_c():
+            recorded, failed, left = record(todo, chosen.minutes, chosen.gpus)
+    except KeyboardInterrupt:
+        print("Interrupted. Start it again to go on.", file=sys.stderr)
+        return 130
     left = ", ".join(left) or "none"
     print(f"{recorded} recorded for {__version__}, {failed} failed; no time was left for {left}.")
     return int(failed > 0)

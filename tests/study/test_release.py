@@ -204,20 +204,22 @@ def held():
 @needs_sessions
 @pytest.mark.parametrize("then", ["exit 3", "wait"])
 def test_what_an_experiment_has_started_ends_with_it(held, then):
-    (writing, are_gone), under_way = held, []
+    writing, are_gone = held
     program = ["sh", "-c", f"sleep 600 & {then}"]
-    run = partial(release._run_with_all_it_starts, under_way, program, pass_fds=[writing])
+    run = partial(release._Processes().run, program, pass_fds=[writing])
     if then == "wait":
         with pytest.raises(subprocess.TimeoutExpired):
             run(timeout=0.5)
     else:
         assert run(timeout=120).returncode == 3
-    assert not under_way and are_gone()
+    assert are_gone()
 
 
 @needs_sessions
-@pytest.mark.parametrize("on_all", [False, True])
-def test_an_interrupt_reaches_the_experiments(recorded, monkeypatch, tmp_path, held, on_all):
+@pytest.mark.parametrize(
+    ("on_all", "number"), [(False, "SIGINT"), (True, "SIGINT"), (False, "SIGTERM"), (True, "SIGHUP")]
+)
+def test_an_interrupt_reaches_the_experiments(recorded, monkeypatch, tmp_path, held, on_all, number):
     writing, are_gone = held
     script = tmp_path / "python"
     script.write_text(
@@ -231,12 +233,20 @@ def test_an_interrupt_reaches_the_experiments(recorded, monkeypatch, tmp_path, h
     def interrupt():
         while not (tmp_path / "begun").exists():
             sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), getattr(signal, number))
 
     Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        release.record({"short": 20.0}, 10.0)
+    before = signal.getsignal(signal.SIGTERM)
+    assert release.main(["short"]) == 130 and signal.getsignal(signal.SIGTERM) == before
     assert are_gone() and (tmp_path / "told").exists()
+
+
+def test_nothing_is_begun_behind_an_interrupt(tmp_path):
+    processes = release._Processes()
+    processes.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(["touch", tmp_path / "begun"], timeout=120)
+    assert not (tmp_path / "begun").exists()
 
 
 def test_nothing_is_recorded_from_a_tree_with_changes(recorded, monkeypatch, capsys):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gpumf import backends
+from gpumf.ratings.synthetic import RECIPES
 from gpumf_study import figure_style as style
 from gpumf_study.claims import Claim, below
 from gpumf_study.experiments import load_ratings
@@ -138,7 +139,9 @@ def summary(frame):
     return shares.unstack().rename_axis(index={"x_at_once": "at_once"})
 
 
-_PUBLISHED = 0.005 / 2
+_ST = PROFILES["full"]["st"]
+_PUBLISHED = RECIPES["ml-1m"].ratings / (RECIPES["ml-1m"].users * RECIPES["ml-1m"].items) / _ST
+"""The probability of overwriting by its formula: the density of the rating matrix over st."""
 CLAIMS = [
     Claim("esgd-conflicts", "esgd", "Section 3",
           "Share of the ratings in use at a time in a block that share their user or item with another one, "

@@ -93,8 +93,8 @@ CLAIMS = [
           "sets.", metric="exact", select={"column": "outside", "where": {"x_side": 1024}, "across": "max"},
           criterion=below(0.01), evidence="synthetic", table=outside),
     Claim("newgpusgd-fewer-blank-blocks", "newgpusgd", "Figure 12",
-          "Share of blank blocks of GPUSGD minus that of NewGPUSGD, the least of all data sets and numbers of "
-          "blocks.", metric="exact", select={"column": "saved", "across": "min"}, criterion=above(0.0),
+          "Share of blocks of GPUSGD without a rating minus that of NewGPUSGD, the least of all data sets and "
+          "numbers of blocks.", metric="exact", select={"column": "saved", "across": "min"}, criterion=above(0.0),
           evidence="synthetic", table=saved),
     Claim("newgpusgd-balance", "newgpusgd", "Section 5.2",
           "Mean over largest number of ratings in blocks of a tag, of NewGPUSGD over that of GPUSGD, the least of "
