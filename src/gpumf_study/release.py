@@ -173,12 +173,15 @@ def _signal_all(process, number):
 
 @contextmanager
 def _ended_as_by_ctrl_c():
-    """While it lasts, `kill`, `timeout` and the end of the terminal are KeyboardInterrupt, too."""
+    """While it lasts, `kill`, `timeout` and the end of the terminal are KeyboardInterrupt, too.
+
+    Ctrl-C is, even if whoever started this ignores it: what this starts would ignore it then.
+    """
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
