@@ -204,6 +204,10 @@ def test_epochs_of_a_kernel_file_are_timed(host, monkeypatch, model, solver):
     assert bench_kernel._milliseconds(model, solver, 3, "emulator") > 0
 
 
+def test_recorded_seconds_are_positive():
+    assert min(row["recorded"] for row in bench.reference()["seconds"]) > 0
+
+
 def test_seconds_per_epoch_are_those_of_the_history(monkeypatch):
     class Fitted:
         def __init__(self, factors, **options):

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpumf import suggestion
 from gpumf.command_line import bench
-from gpumf_study import results
+from gpumf_study import results, sweep
 from gpumf_study.experiments import _expected, _published, tuning
 from gpumf_study.experiments.thesis import crossover, first_comparison, parameter_search
 
@@ -44,9 +44,8 @@ def benched(result):
     """What `bench.json` is to hold, from the Result of `first_comparison`."""
     frame = result.frame[(result.frame.data == _BENCHED) & result.frame.epoch.notna()]
     keys = ["model", "solver", "device"]
-    frame = frame.sort_values("epoch")
-    frame = frame.assign(seconds=frame.groupby([*keys, "repeat"]).seconds.diff())
-    seconds = frame.groupby([*keys, "repeat"]).seconds.median().groupby(keys).median()
+    epochs = sweep.epoch_seconds(frame)
+    seconds = epochs.groupby([*keys, "repeat"]).seconds.median().groupby(keys).median()
     rows = [
         {"model": model, "solver": solver, "device": device, "recorded": float(f"{value:.4g}")}
         for (model, solver, device), value in seconds.items()

@@ -311,9 +311,8 @@ def _linear(solver):
     return {"column": "x_linear", "where": _at(KEPLER_LIKE, solver, _ENDS[solver]), "times": 2}
 
 
-_LINEAR = {
-    solver: Criterion(low=0.8, no_effect=BLOCK / end) for solver, end in _ENDS.items()
-}  # none: one block's speed
+# No effect: the speed of one block.
+_LINEAR = {solver: Criterion(low=0.8, no_effect=BLOCK / end) for solver, end in _ENDS.items()}
 _SLOWER, _FASTER = {"solver": "thesis_global"}, {"solver": "thesis_shared"}
 _LIMITED = "8 multiprocessors of 48 kB of shared memory"
 _DROP = {"over": {"x_blocks_more": 0}, "under": {"x_blocks_more": 1}}
