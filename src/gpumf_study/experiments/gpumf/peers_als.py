@@ -147,7 +147,7 @@ _BY = ["factors", "model", "solver", "device", "repeat"]
 
 def iteration_seconds(frame):
     """Return the seconds of an iteration of each repeat, the difference of fits with more and with few."""
-    runs = frame.sort_values("x_iterations").groupby(_BY, sort=False)
+    runs = frame.sort_values("x_iterations", kind="stable").groupby(_BY, sort=False)
     apart = runs[["seconds", "x_iterations"]].last() - runs[["seconds", "x_iterations"]].first()
     return (apart.seconds / apart.x_iterations).rename("seconds").reset_index()
 

@@ -101,7 +101,7 @@ def gains(frame):
     course = sweep.course(sweep.converged(frame), "mae")
     keys = ["data", "variant", "x_setting", "model", "solver", "repeat"]
     rows = []
-    for key, run in course.sort_values("epoch").groupby(keys, sort=False):
+    for key, run in course.sort_values("epoch", kind="stable").groupby(keys, sort=False):
         there = _converged(run.value, run.epoch)
         seconds = run.seconds[there.name]
         what = dict(zip(keys, key, strict=True)) | {"epoch": there.epoch, "seconds": seconds, "value": there.mae}
