@@ -2,11 +2,15 @@
 
 import json
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import every_lane
 from gpumf import backends
+from gpumf.backends import sources
 from gpumf_study import results
 from launched import Launched
 from support import GpuRecord, number_of, own_cores, own_gpu_first
@@ -23,6 +27,7 @@ def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write gpu_tests.json for this GPU")
     parser.addoption("--unpooled", action="store_true", help="give each array on the GPU an allocation of its own")
     parser.addoption("--multiprocessors", type=int, help="launch kernels as on a GPU that has so many")
+    parser.addoption("--every-lane", action="store_true", help="run the kernels of every_lane.py, for racecheck")
     parser.addoption("--part", default="1/1", help="2/8 runs every eighth of the chosen tests, from the second on")
 
 
@@ -87,6 +92,12 @@ def pytest_configure(config):
 
         facts_of = CudaDevice._facts_of
         CudaDevice._facts_of = staticmethod(lambda number: facts_of(number) | {"multiprocessors": multiprocessors})
+    if config.getoption("--every-lane"):
+        folder = TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        kernels = Path(folder.name) / "kernels"
+        every_lane.write(kernels)
+        sources.kernels_folder = lambda: kernels
     if config.getoption("--record"):
         if not backends.available():
             raise pytest.UsageError(f"--record needs a GPU: {backends.why_unavailable()}")

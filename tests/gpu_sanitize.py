@@ -6,8 +6,8 @@ Each name runs in parts under each tool, a process for each core at a time, on a
 A run that was stopped goes on where it was: parts that found nothing are kept in build/sanitized, by code and GPU.
 Findings fail, but for the races that sources are declared with. (racecheck looks at shared memory alone, so that
 those of Hogwild, which are in global memory, do not come up; tests/backends/test_races.py sees them on the
-processor.) Races of CuPy's and cuBLAS's own kernels are counted apart, and so are writes that racecheck cannot see to
-be ordered.
+processor.) Races of CuPy's and cuBLAS's own kernels are counted apart. Under racecheck kernels are as every_lane.py
+writes them.
 The newest compute-sanitizer is taken, of the CUDA toolkit or of the package nvidia-cuda-sanitizer-api. racecheck of
 version 2025.3 takes more of what barriers in shared memory order for races; that of 2026.4 does not.
 """
@@ -66,7 +66,7 @@ OLDEST = "2026.4"
 RACECHECK = "racecheck"  # takes several times as long as the others, and has so many times their parts
 RACE_PARTS = 3
 # racecheck looks at blocks one by one, and takes as long for each: kernels that fill the GPU are given few.
-OF_RACECHECK = ["--multiprocessors", "4"]
+OF_RACECHECK = ["--multiprocessors", "4", "--every-lane"]
 TIMEOUT = 600  # seconds; compute-sanitizer may wait for ever for a process that it has lost
 TOO_LONG = [
     "100_000",
@@ -82,9 +82,6 @@ TOO_LONG = [
 
 _ACCESS = re.compile(r"access at ([\w:<>]+)(?:\(.*?\)(?: const)?)?\+0x[0-9a-f]+ in (\S+?):\d+")
 _VARYING = re.compile(r"0x[0-9a-f]+|\(\d+,\d+,\d+\)|\d+ (?:hazards?|bytes)")
-# Lanes meet at __syncwarp, and one of them arrives at a barrier in shared memory: PTX orders what all wrote before.
-# racecheck follows that lane alone; where all of them arrive, it finds nothing.
-_BY_ONE_LANE = re.compile(r"Write access at fetch\(.*\+0x[0-9a-f]+ in warpgroups\.cu:\d+")
 _OF_CUPY = re.compile(r"access at cupy_\w+\+0x")  # in a kernel of CuPy's own
 _OF_CUBLAS = re.compile(r"access at \w+_cublas\+0x")
 # What is compiled into a kernel stands in its place: rows of floats in shared memory are in `fast` alone.
@@ -134,15 +131,9 @@ def _all_accesses(report, pattern):
     return "Race reported" in report[0] and len(pattern.findall(text)) == len(report) == text.count("access at")
 
 
-def behind_one_lane(report):
-    """Whether a report is of writes that are ordered by one lane's arrival for its warp."""
-    return "Race reported" in report[0] and all(map(_BY_ONE_LANE.search, report))
-
-
 APART = {
     "races_in_cupy": of_cupy,
     "races_in_cublas": of_cublas,
-    "ordered_by_one_lane": behind_one_lane,
     "wanted_races": wanted,
 }
 """Reports that are no findings, by what they are counted as."""

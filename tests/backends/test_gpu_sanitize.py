@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import every_lane
+from every_lane import WARPGROUPS
 from gpu_sanitize import (
     PARTS,
     TESTS,
     TOOLS,
-    behind_one_lane,
     command,
     findings,
     folder,
@@ -24,6 +25,7 @@ from gpu_sanitize import (
     total,
     wanted,
 )
+from gpumf.backends import sources
 from support import ROOT
 
 INVALID_WRITE = """\
@@ -109,18 +111,6 @@ def test_races_of_cublas_are_told_from_ours():
     assert not any(map(of_cublas, findings(INVALID_WRITE)))
 
 
-def test_writes_behind_one_lane_are_told_from_others():
-    """Reports as compute-sanitizer 2026.4 writes them of warpgroups.cu: only fetching warps arrive by one lane."""
-    place = "fetch(Work &, Walk, int, const int *)::[lambda(int) (instance 1)]::operator ()(int) const+0x11d00"
-    write = f"Write access at {place} in warpgroups.cu:216"
-    report = f"========= Error: Race reported between {write}\n=========     and {{other}} [294 hazards]\n"
-    others = write, "Read access at void solve_rows<(int)1>(Work &)+0x16c0 in warpgroups.cu:474"
-    reports = [findings(report.format(other=other))[0] for other in others]
-    assert [behind_one_lane(of) for of in reports] == [True, False]
-    elsewhere = findings(report.format(other=write).replace("warpgroups.cu", "tensor_core.cu"))[0]
-    assert not behind_one_lane(elsewhere) and not any(map(behind_one_lane, findings(INVALID_WRITE)))
-
-
 def test_no_other_finding_is_wanted():
     without_lines = RACE.format(severity="Error", kernel="hogwild", file="", other="").replace(" in :41", "")
     assert not any(map(wanted, findings(without_lines)))
@@ -156,10 +146,28 @@ def test_racecheck_has_more_parts_than_the_others():
     assert words[words.index("--part") + 1] == "36/36"
 
 
-def test_racecheck_alone_pretends_that_the_gpu_is_small():
-    assert [tool for tool in TOOLS if "--multiprocessors" in command("compute-sanitizer", tool, "als")] == [
-        "racecheck"
-    ]
+@pytest.mark.parametrize("option", ["--multiprocessors", "--every-lane"])
+def test_racecheck_alone_has_a_small_gpu_and_arrivals_of_every_lane(option):
+    assert [tool for tool in TOOLS if option in command("compute-sanitizer", tool, "als")] == ["racecheck"]
+
+
+def test_every_lane_arrives_only_where_one_of_a_warp_did(request):
+    text = (sources.kernels_folder() / WARPGROUPS).read_text(encoding="utf-8")
+    if not request.config.getoption("--every-lane"):
+        assert "lane == 0) arrive(" in text
+        text = every_lane.changed(text)
+    assert "lane == 0) arrive(" not in text
+    with pytest.raises(ValueError, match="has 0 x"):
+        every_lane.changed(text)
+
+
+@pytest.mark.slow
+def test_kernels_of_which_every_lane_arrives_do_the_same(host):
+    files = [f"tests/solvers/als/{name}.py" for name in ("test_warpgroups", "test_implicit_on_hopper")]
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--every-lane", *files, __file__]
+    chosen = ["-m", "not slow and not gpu", "-k", "(emulator and half_sweep) or every_lane_arrives_only"]
+    printed = subprocess.run([*words, *chosen], capture_output=True, text=True, cwd=ROOT).stdout
+    assert re.search(r"^\d\d passed, \d+ deselected in ", printed, re.M), printed
 
 
 def test_reports_that_differ_by_threads_and_addresses_alone_are_one():
