@@ -395,6 +395,8 @@ def without(name):
 
 MEMORY = {
     "frame without items": (lambda: Ratings.from_pandas(without("item")), DataError, "no column 'item' among"),
+    "frame without ratings": (
+        lambda: Ratings.from_pandas(without("rating")), DataError, "no column 'rating' .*, or rating=None"),
     "frame, other names": (lambda: Ratings.from_pandas(FRAME, "who"), DataError, "'who' .* has the users"),
     "frame, twice": (
         lambda: Ratings.from_pandas(pd.concat([FRAME, FRAME.user], axis=1)), DataError, "several columns 'user'"),

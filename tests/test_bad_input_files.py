@@ -87,10 +87,10 @@ DAMAGED = {
     "a plain array": ("als.npz", lambda data: b"\x93NUMPY\1\0", ALS, "als.npz is not a saved model"),
     "a future format": ("als.npz", of_header(format=99), ALS, r"ALS \(format 99\).*; a newer gpumf wrote it"),
     "no format": ("als.npz", of_header(format="gone"), ALS, "format None"),
-    "another class": ("als.npz", lambda data: data, SGD, "als.npz holds a ALS .*, not a SGD"),
-    "a model for a blend": ("als.npz", lambda data: data, Blend, "als.npz holds a ALS .*, not a Blend"),
+    "another class": ("als.npz", lambda data: data, SGD, "als.npz holds ALS .*, not SGD"),
+    "a model for a blend": ("als.npz", lambda data: data, Blend, "als.npz holds ALS .*, not Blend"),
     "a blend for a model": (
-        "blend.npz", lambda data: data, ImplicitALS, "blend.npz holds a Blend .*, not a Implicit"),
+        "blend.npz", lambda data: data, ImplicitALS, "blend.npz holds Blend .*, not Implicit"),
     "other parameters": ("als.npz", of_header(parameters={"depth": 3}), ALS, "als.npz is damaged.*depth"),
     "no parameters": ("als.npz", of_header(parameters="gone"), ALS, "als.npz is damaged.*parameters"),
     "parameters out of range": ("als.npz", of_header(parameters={"factors": 0}), ALS, "damaged.*factors must be"),
@@ -132,7 +132,7 @@ DAMAGED = {
         "als.safetensors", swapped(b'offsets":[0,', b'offsets":[9,'), ALS, "als.safetensors is not a saved model"),
     "tensors, metadata": (
         "als.safetensors", swapped(b"__metadata__", b"__metadatb__"), ALS, "als.safetensors is not a saved model"),
-    "tensors, another class": ("als.safetensors", lambda data: data, RBM, "holds a ALS .*, not a RBM"),
+    "tensors, another class": ("als.safetensors", lambda data: data, RBM, "holds ALS .*, not RBM"),
 }  # fmt: skip
 
 

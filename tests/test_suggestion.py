@@ -4,6 +4,7 @@ import math
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpumf import ALS, SGD, backends, suggest, suggestion
@@ -89,6 +90,12 @@ def test_the_recorded_choice_is_reproduced_as_often_as_stated(monkeypatch):
         fit = suggestion.recorded()[recorded.device]
         assert len(told) == fit["settings"] and np.mean(told) == pytest.approx(fit["told"])
         assert found.accuracy == fit["accuracy"]
+
+
+def test_a_frame_counts_as_its_ratings():
+    train = ragged_ratings(seed=0)
+    frame = pd.DataFrame({"user": train.users, "item": train.items, "rating": train.values})
+    assert suggest(frame, device="cpu").seconds == suggest(Ratings.from_pandas(frame), device="cpu").seconds
 
 
 def test_bad_input_is_refused():

@@ -4,6 +4,8 @@
 recorded there; `make suggestion` writes it from the recorded frames.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import tomllib
@@ -11,12 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpumf import backends
 from gpumf._util.validation import integer
 from gpumf.models import ALS, SGD
-from gpumf.ratings import DeviceRatings, Ratings
+from gpumf.ratings import DeviceRatings
+from gpumf.ratings.convert import ratings_of
+
+if TYPE_CHECKING:
+    from gpumf.ratings.convert import RatingsLike
 
 FILE = resources.files(__package__).joinpath("suggestion.toml")
 _MODELS = {"ALS": ALS, "SGD": SGD}
@@ -63,7 +69,7 @@ class Suggestion:
         return "\n".join([*lines, *self.caveats])
 
 
-def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "auto") -> Suggestion:
+def suggest(train: RatingsLike | DeviceRatings, factors: int = 16, device: str = "auto") -> Suggestion:
     """Predict which of ALS and SGD reaches the same error faster on a training set of this shape, and in what time.
 
     The seconds of each solver are s = exp(w . (1, ln nnz, ln(n_users + n_items), ln factors)), with w fitted to the
@@ -74,7 +80,7 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
 
     Parameters
     ----------
-    train : Ratings, or DeviceRatings
+    train : Ratings, DeviceRatings, or what else `fit` takes
     factors : int, 1 to 256
     device : 'auto' (CUDA where there is one), 'cuda' or 'cpu'. Of one whose times are not recorded the answer is that
         of the reference device, and says so
@@ -85,7 +91,7 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
 
     Raises
     ------
-    TypeError : train is no `Ratings`
+    TypeError : train is nothing that `fit` takes
     ValueError : it is empty; factors or device are none of those above
     gpumf.backends.DeviceError : device='cuda' where there is none
 
@@ -96,8 +102,8 @@ def suggest(train: Ratings | DeviceRatings, factors: int = 16, device: str = "au
     >>> sorted(suggestion.seconds), suggestion.model.factors
     (['ALS', 'SGD'], 32)
     """
-    if not isinstance(train, Ratings | DeviceRatings):
-        raise TypeError(f"train must be Ratings (see gpumf.ratings), not {type(train).__name__}")
+    if not isinstance(train, DeviceRatings):
+        train, _ = ratings_of(train, "train")
     if train.nnz == 0:
         raise ValueError("the training set is empty")
     factors = integer("factors", factors, 1, _MAX_FACTORS)

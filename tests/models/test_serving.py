@@ -44,7 +44,7 @@ def test_blends_are_kept_in_files(suffix, tmp_path):
     wanted, found = (one.recommend(np.arange(20), 5) for one in (blend, loaded))
     assert np.array_equal(found[0], wanted[0]) and np.array_equal(found[1], wanted[1])
     assert loaded.evaluate_ranking(TEST, 5) == blend.evaluate_ranking(TEST, 5)
-    with pytest.raises(ValueError, match=r"holds a Blend .*gpumf\.load"):
+    with pytest.raises(ValueError, match=r"holds Blend .*gpumf\.load"):
         ALS.load(path)
     others = Blend(models[0], ALS(4, device="cpu").fit(TEST, 1), weights=[0.5, 0.5])  # who know other ratings
     for of, seen in ((blend, False), (others, True)):

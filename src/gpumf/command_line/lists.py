@@ -51,7 +51,7 @@ def similar(options: Namespace) -> tuple[dict, str]:
     """The items, or users, that are most like one, by the cosine of what the model learned of them."""
     model = kept(options.model, options.device)
     if not isinstance(model, Lists):
-        raise ValueError(f"{options.model} holds a {type(model).__name__}, which does not compare items")
+        raise ValueError(f"{options.model} holds {type(model).__name__}, which does not compare items")
     side = "item" if options.item is not None else "user"
     ids = ids_of(model, side)
     (place,) = places_of(ids, side, getattr(options, side))

@@ -91,11 +91,11 @@ def read(
     except Exception as error:
         raise ValueError(f"{path} is not a saved model: {error!r:.500}") from error
     if not right:
-        wanted = f"a {model}" if model else "one of a model of gpumf"
         remedy = "; gpumf.load reads models of any class" if model and found[0] in _READ else ""
         if isinstance(found[0], int) and found[0] > _FORMAT:
             remedy = "; a newer gpumf wrote it"
-        raise ValueError(f"{path} holds a {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT}){remedy}")
+        wanted = model or "a model of gpumf"
+        raise ValueError(f"{path} holds {found[1]} (format {found[0]}), not {wanted} (format {_FORMAT}){remedy}")
     with damage_of(path):
         if differing := {*header.pop("arrays", arrays)} ^ {*arrays}:
             raise ValueError(f"the arrays that it has and those that it names differ by {sorted(differing)}")
@@ -248,7 +248,7 @@ class Stored(_Base):
         >>> SGD.load("films.npz")
         Traceback (most recent call last):
             ...
-        ValueError: films.npz holds a ALS (format 5), not a SGD (format 5); gpumf.load reads models of any class
+        ValueError: films.npz holds ALS (format 5), not SGD (format 5); gpumf.load reads models of any class
         """
         check_device(device)
         header, arrays = read(path, cls.__name__, flag("mmap", mmap))

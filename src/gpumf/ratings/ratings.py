@@ -579,7 +579,8 @@ def _column_of(frame: pd.DataFrame, name: str, what: str) -> Any:
         problem = "several columns" if name in names else "no column"
         raise DataError(
             f"the data frame has {problem} {name!r} among {names}; say which one has the {what}: "
-            f"Ratings.from_pandas(frame, user=.., item=.., rating=..)"
+            "Ratings.from_pandas(frame, user=.., item=.., rating=..)"
+            + (", or rating=None where there are none, as of clicks" if what == "ratings" else "")
         )
     column = frame[name]
     if isinstance(column.dtype, pd.ArrowDtype):
