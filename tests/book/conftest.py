@@ -13,6 +13,11 @@ from support import ROOT
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
 
+def pytest_collection_modifyitems(items):
+    """Have test_pdf.py run last: while a process builds the book for test_book.py, another would only wait for it."""
+    items.sort(key=lambda item: item.path.name == "test_pdf.py")
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium of this system."""
