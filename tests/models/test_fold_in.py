@@ -10,6 +10,7 @@ from scipy import sparse
 
 from cases import HU
 from gpumf import ALS, RBM, SGD, Blend, ImplicitALS
+from gpumf.backends.cpu import als as cpu_als
 from gpumf.models import factorization
 from gpumf.ratings import Ratings
 from support import ragged_ratings
@@ -36,6 +37,15 @@ def test_one_user_a_pair_and_many_users_agree(kind, device):
     assert np.array_equal(found[USER], items)
     assert np.array_equal(model.recommend(ratings=GIVEN, k=5, candidates=items[1:])[0], items[1:])
     assert model.history.equals(model.fold_in(whole).history) and model._shape == (30, 20)
+
+
+def test_one_new_user_is_solved_without_compiling(monkeypatch):
+    model = ImplicitALS(4, device="cpu", solver="cg").fit(TRAIN, 2)
+    found, _ = model.recommend(ratings=GIVEN, k=5)
+    monkeypatch.setattr(cpu_als, "implicit_update", None)
+    assert np.array_equal(model.recommend(ratings=GIVEN, k=5)[0], found)
+    with pytest.raises(TypeError, match="not callable"):  # of several it is
+        model.recommend(ratings=TRAIN, k=5)
 
 
 @KINDS

@@ -44,7 +44,7 @@ _MAX_SOLVES = 10
 """User updates of a GPU's solvers, some of which get nearer to a solution each time."""
 
 _FEW = 1 << 24
-"""Operations to solve for new users, up to which the CPU takes less time than to start a GPU's solver."""
+"""Operations to solve for new users, up to which NumPy takes less time than to start a GPU's solver."""
 
 _ORDERED_HERE = 1 << 14
 """Ratings that are put in order on the CPU in less time than launches take."""
@@ -365,9 +365,9 @@ class Factorization(_Base):
         return self.device != "cpu" and k <= MAX_ITEMS and self.columns <= COLUMNS[-1]
 
     def _few(self, nnz, n_users):
-        """Whether so many users are solved on the CPU, though kernels run elsewhere."""
+        """Whether NumPy solves so many users: to start a GPU, or to compile a solver for one user, takes longer."""
         f = self.columns
-        return self.device != "cpu" and (nnz + n_users * f) * f * f <= _FEW
+        return (self.device != "cpu" or n_users == 1) and (nnz + n_users * f) * f * f <= _FEW
 
     def _row_of_one(self, items, values):
         """What `_fold` learns of one user, float32 (columns,), from ratings, float32 (n,), of different items."""
