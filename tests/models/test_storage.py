@@ -10,7 +10,7 @@ import pytest
 
 import gpumf
 from gpumf import ALS, RBM, Blend, ImplicitALS
-from gpumf.models import replacing
+from gpumf.models import archive, replacing
 from gpumf.models.tensors import open_tensors
 from gpumf.models.times import Times
 
@@ -236,3 +236,24 @@ def test_links_that_lead_nowhere_are_refused_as_files_are(sets, tmp_path):
         with pytest.raises(OSError, match="the model cannot be saved") as refused:
             model.save(tmp_path / name)
         assert refused.value.errno == errno.ELOOP and (tmp_path / name).is_symlink()
+
+
+@pytest.mark.parametrize(("failures", "loads"), [(3, True), (1000, False)])
+def test_python_may_fail_to_parse_while_other_threads_do(sets, tmp_path, monkeypatch, failures, loads):
+    """As CPython 3.11 does: 'AST constructor recursion depth mismatch'."""
+    path, read, left = tmp_path / "model.npz", archive.npy.read_array_header_1_0, [failures]
+    model = ALS(4, device="cpu").fit(sets[0], 1)
+    model.save(path)
+
+    def fails_at_first(file):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise SystemError("AST constructor recursion depth mismatch (before=39, after=44)")
+        return read(file)
+
+    monkeypatch.setattr(archive.npy, "read_array_header_1_0", fails_at_first)
+    if loads:
+        assert np.array_equal(gpumf.load(path, device="cpu").user_factors, model.user_factors) and left[0] < 0
+    else:
+        with pytest.raises(ValueError, match="is not a saved model: SystemError"):
+            gpumf.load(path, device="cpu")
