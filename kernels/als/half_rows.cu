@@ -1,4 +1,4 @@
-// Rows of factors in half precision, for the kernels that gather them: see half_rows.cuh on their range.
+// Rows of factors in half precision or in eight bits, for the kernels that gather them: see half_rows.cuh on their range.
 //
 // Two passes over the factors, one for the largest and one to round them, and one over the ratings. No sum depends on an
 // order: the same bits in every run.
@@ -66,5 +66,33 @@ extern "C" __global__ void round_factors(const float* __restrict__ factors, half
     for (long long k = first; k < n_rows * (long long)PADDED; k += step) {
         const int column = (int)(k % PADDED);
         rounded[k] = column < FACTORS ? to_half(scale * factors[k / PADDED * FACTORS + column]) : 0;
+    }
+}
+
+// rounded = factors / unit, to the nearest integer, a signed byte each, in rows of BYTES_OF_ROW. unit: of the largest
+// factor it makes 127, as far as lambda allows; the same for all rows, so that sums of products are integers. Arguments,
+// grid and block as of round_factors, for one system.
+extern "C" __global__ void round_to_bytes(const float* __restrict__ factors, unsigned* __restrict__ rounded, int n_rows,
+                                          const float* __restrict__ largest, int n,
+                                          const float* __restrict__ regularization, float* __restrict__ unit) {
+    float most = 0.0f;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) most = max(most, largest[k]);
+    const int least = (exponent_of(regularization[0]) - 24) / 2;
+    const float one = max(block_max(most) / 127.0f, power_of_two(least));
+    const float scale = 1.0f / one;
+    const long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
+    if (first == 0) unit[0] = one, unit[1] = scale;
+    constexpr int WORDS = BYTES_OF_ROW / 4;
+#pragma unroll 2
+    for (long long k = first; k < n_rows * (long long)WORDS; k += step) {
+        const int word = (int)(k % WORDS);
+        unsigned bytes = 0;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            const int column = word / 4 * 16 + e % 2 * 8 + word % 4 * 2 + e / 2;
+            const float factor = column < FACTORS ? scale * factors[k / WORDS * FACTORS + column] : 0.0f;
+            bytes |= ((unsigned)(int)rintf(factor) & 0xffu) << 8 * e;
+        }
+        rounded[k] = bytes;
     }
 }

@@ -16,6 +16,10 @@ constexpr int TILES = FACTORS > 208 ? 16 : (FACTORS + 15) / 16;
 constexpr int PADDED = TILES * 16;  // columns of a row of factors in half precision
 constexpr int NUMBERS = 3;          // in `unit`, of each of several systems
 
+// A row in eight bits: whole lines of the cache. In 16 bytes are 16 factors, of the first eight and the last eight in
+// turn, as tensor cores take them behind a transposition of pairs of bytes (warpgroups.cu).
+constexpr int BYTES_OF_ROW = (FACTORS + 127) / 128 * 128;
+
 // A number as a type, for loops whose every round is compiled on its own.
 template <int n>
 struct Number {

@@ -5,8 +5,10 @@
 
 __device__ __forceinline__ void clear(float (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0.0f; }
 
-template <int n>
-__device__ __forceinline__ void clear(float (&sums)[n][4]) {
+__device__ __forceinline__ void clear(int (&quad)[4]) { quad[0] = quad[1] = quad[2] = quad[3] = 0; }
+
+template <int n, class Number>
+__device__ __forceinline__ void clear(Number (&sums)[n][4]) {
 #pragma unroll
     for (int q = 0; q < n; ++q) clear(sums[q]);
 }

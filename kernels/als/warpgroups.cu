@@ -39,6 +39,15 @@
 //     multiplied too, and nothing is lost.
 //   - There F^T F is in shared memory, once for the three teams: a row reads 3 f^2 bytes of it, as many as 1.5 f ratings
 //     have in factors. From L2, a user of Netflix with 128 factors would read as much for it as for the ratings.
+//   - With BYTES, explicit feedback and 81 to 104 factors, a row is 128 signed bytes, one line of the cache, where halves
+//     are 192 or 224: for a side whose halves exceed the L2 cache, whose gather takes nearly all the time. One unit for
+//     all rows makes sums integers, exact in 32 bits. A rating is three digits of a byte, three columns of an operand of
+//     their own, 22 bits below the row's largest.
+//   - Operands of bytes have four ratings of a factor side by side, gathered rows four factors of a rating. `ldmatrix`
+//     transposes pairs of bytes; two permutations of registers make operands of mma of them, with ratings in another
+//     order, the same on both sides. wgmma takes its right operand from shared memory alone, and would demand that
+//     they are written back there, a fence, and a barrier of the team in every stage. As mma leaves each warp its own
+//     shape, the team computes tiles of 16 x 16 on and above the diagonal alone, 28 where strips have 40.
 //
 //           columns      0 ..   64 ..  128 ..  192 .. 207     200 factors: the ratings are columns 200 and 201
 //     strip 0, group 0  ##############################
@@ -56,8 +65,11 @@
 #include "als/quads.cuh"
 #include "common/hopper.cuh"
 
-#ifndef IMPLICIT
-#error "compile with -DIMPLICIT=0 or 1"
+#if !defined IMPLICIT || !defined BYTES
+#error "compile with -DIMPLICIT=0 or 1 and -DBYTES=0 or 1"
+#endif
+#if BYTES && (IMPLICIT || FACTORS <= 80 || FACTORS > 104)
+#error "with BYTES there are 81 to 104 factors, and explicit feedback"
 #endif
 
 constexpr int GROUPS = FACTORS > 64 && FACTORS <= 128 ? 1 : 2;                   // of a team
@@ -76,19 +88,19 @@ constexpr int ALL_THREADS = TEAMS * THREADS + 32 * FETCHING_WARPS;  // of a bloc
 constexpr int SHARE = 65536 / ALL_THREADS / 8 * 8;
 constexpr bool MANY_SUMS = FACTORS > (IMPLICIT ? 96 : 120);  // so many that a team of one warpgroup needs more
 constexpr int FETCHING_REGISTERS =
-    GROUPS == 2 ? FACTORS > 248 ? 40 : 72 : FETCHERS == 2 ? 48 : MANY_SUMS ? 56 : 72;
+    GROUPS == 2 ? FACTORS > 248 ? 40 : 72 : FETCHERS == 2 && !BYTES ? 48 : MANY_SUMS ? 56 : 72;
 constexpr int TEAM_REGISTERS =
     (SHARE + (SHARE - FETCHING_REGISTERS) * 32 * FETCHING_WARPS / (TEAMS * THREADS)) / 8 * 8;
 static_assert(TEAM_REGISTERS * TEAMS * THREADS + FETCHING_REGISTERS * 32 * FETCHING_WARPS <= SHARE * ALL_THREADS);
 
 // Ratings fetched together: with more of them a stage takes fewer instructions each, with IMPLICIT timed up to 104
 // factors. Two fetching warps fill stages in turn, of which there have to be more.
-constexpr int STAGE = GROUPS == 1 && FETCHERS == 1 && FACTORS <= (IMPLICIT ? 104 : 120) ? 64 : 32;
-constexpr int A_COPY = GROUPS == 1 ? 2 : 1;  // ratings of one copy of a warp, each by as many lanes
+constexpr int STAGE = BYTES || (GROUPS == 1 && FETCHERS == 1 && FACTORS <= (IMPLICIT ? 104 : 120)) ? 64 : 32;
+constexpr int A_COPY = BYTES ? 4 : GROUPS == 1 ? 2 : 1;  // ratings of one copy of a warp, each by as many lanes
 // Ratings whose copies a warp starts together, and how often in one round of a loop, as registers allow. A multiple of
 // 8, since chunks of every eighth row are permuted alike.
-constexpr int AT_ONCE = GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && MANY_SUMS && FACTORS <= 120) ? 16 : 8;
-constexpr int UNROLLED = GROUPS == 2 ? 1 : FETCHERS == 2 ? 2 : 4;
+constexpr int AT_ONCE = BYTES || (GROUPS == 1 && FETCHERS == 1 && !(IMPLICIT && MANY_SUMS && FACTORS <= 120)) ? 16 : 8;
+constexpr int UNROLLED = GROUPS == 2 ? 1 : FETCHERS == 2 && !BYTES ? 2 : 4;
 // With TEAMS_WEIGH A is not symmetric where weighed rows are rounded, which matters the more, the larger the weights of
 // a row are beside the 1 of other pairs. Up to this exponent of a row's scale (weights from 16 on), what rounding took
 // is added, in as many products again.
@@ -96,8 +108,10 @@ constexpr int MOST_ROUNDED = 1;
 constexpr int STRIP = 64;                         // rows of A, and columns of a block in shared memory
 constexpr int STRIPS = (FACTORS + STRIP - 1) / STRIP;
 constexpr int WIDTH = STRIPS * STRIP;             // of the vectors
-constexpr int SOLVED_TILES = (FACTORS + 15) / 16;  // of 16 columns, that have factors
-constexpr int CHUNKS = (FACTORS + 7) / 8;         // of 16 bytes, in a row of factors
+[[maybe_unused]] constexpr int SOLVED_TILES = (FACTORS + 15) / 16;  // of 16 columns, that have factors
+constexpr int CHUNKS = BYTES ? TILES : (FACTORS + 7) / 8;  // of 16 bytes, in a row of factors
+constexpr int A_ROW = BYTES ? BYTES_OF_ROW : 2 * PADDED;   // bytes, in global memory
+constexpr int A_PRODUCT = BYTES ? 32 : 16;                 // ratings
 constexpr int RIGHT = 8 * CHUNKS;                 // the column of the ratings, before that of their rounding errors
 // A multiple of 16; of 8 where a product would have more than its MOST_COLUMNS, or where it may, with two strips.
 constexpr int MOST_COLUMNS = 256;
@@ -105,9 +119,9 @@ constexpr int COLUMNS =
     RIGHT < MOST_COLUMNS && (GROUPS == 2 || RIGHT % STRIP != 0) ? (RIGHT + 23) / 16 * 16 : RIGHT + 8;
 // Whether the ratings are apart, where a block of their own would take a third of the memory of a stage.
 constexpr bool APART = GROUPS == 1 && RIGHT % STRIP == 0;
-constexpr int BLOCKS = APART ? RIGHT / STRIP : (COLUMNS + STRIP - 1) / STRIP;
+constexpr int BLOCKS = BYTES ? 1 : APART ? RIGHT / STRIP : (COLUMNS + STRIP - 1) / STRIP;
 // Chunks of a row from this one on are zero, unless the ratings are there.
-constexpr int NEVER_COPIED = IMPLICIT && !TEAMS_WEIGH ? CHUNKS : CHUNKS + 1;
+constexpr int NEVER_COPIED = BYTES ? BLOCKS * STRIP / 8 : IMPLICIT && !TEAMS_WEIGH ? CHUNKS : CHUNKS + 1;
 
 // The strips of a group, the first one and the second; a strip's columns.
 __device__ constexpr int strip_of(int group, int second) {
@@ -116,7 +130,9 @@ __device__ constexpr int strip_of(int group, int second) {
 __device__ constexpr int width_of(int strip) { return strip < STRIPS ? COLUMNS - STRIP * strip : 0; }
 // A group's sums, in quads of 64 x 8: of both strips, and where those of a strip begin.
 __device__ constexpr int quad_of(int group, int strip) { return strip == group ? 0 : width_of(group) / 8; }
-__device__ constexpr int quads_of(int group) { return (width_of(group) + width_of(strip_of(group, 1))) / 8; }
+__device__ constexpr int quads_of(int group) {
+    return BYTES ? 2 * TILES + 2 : (width_of(group) + width_of(strip_of(group, 1))) / 8;
+}
 constexpr int QUADS = GROUPS == 1 || quads_of(0) > quads_of(1) ? quads_of(0) : quads_of(1);
 static_assert(STRIPS <= 2 * GROUPS && WIDTH <= THREADS);
 using Quads = float4[QUADS][THREADS];  // the sums of a team in global memory
@@ -146,11 +162,32 @@ struct __align__(1024) Rows {  // of factors; chunks permuted: eight rows in dif
         return &blocks[number / 8][row][(number % 8 ^ row % 8) * 8];
     }
 };
+#if BYTES
+struct __align__(16) Beside {  // the rows of a stage: the digits of its ratings
+    unsigned char digits[STAGE / 32][4][32];
+
+    __device__ void set(unsigned row, float rating) {
+        int number = (int)rintf(rating * 65536.0f);
+        const unsigned place = row % 8 / 2 * 8 + row / 16 % 2 * 4 + row / 8 % 2 * 2 + row % 2;
+#pragma unroll
+        for (int k = 2; k >= 0; --k) {
+            const int digit = (signed char)number;
+            digits[row / 32][k][place] = (unsigned char)digit;
+            number = (number - digit) >> 8;
+        }
+    }
+    // The right operand of 32 ratings from k on, columns 0 to 2: of the others the third again.
+    __device__ uint2 operand(int k, unsigned lane) const {
+        return *reinterpret_cast<const uint2*>(&digits[k / 32][min(lane / 4, 2u)][lane % 4 * 8]);
+    }
+};
+#else
 struct __align__(16) Beside {  // the rows of a stage, where it is not in them
     half_bits pairs[APART ? STAGE / 8 : 1][8][8];  // APART: column 0 has ratings, column 1 their rounding errors
     half_bits weights[TEAMS_WEIGH ? STAGE : 8];    // each at its place_of
 };
-constexpr int BESIDE_BYTES = APART || TEAMS_WEIGH ? sizeof(Beside) : 0;
+#endif
+constexpr int BESIDE_BYTES = BYTES || APART || TEAMS_WEIGH ? sizeof(Beside) : 0;
 struct Part {  // what the team is told of a stage
     Segment segment;
     int exponent;  // of the power of two by which the row's ratings are multiplied
@@ -224,6 +261,7 @@ struct Walk {
         if (number < n_segments) {
             segment = segments[number];
             exponent = IMPLICIT && !largest ? 0 : scales_of<IMPLICIT>(largest[segment.row], root_of_alpha).exponent;
+            if (BYTES) exponent -= 2;  // the first digit is up to 64
         }
         next += 32 * TEAMS * gridDim.x;
     }
@@ -255,7 +293,8 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
                                       const half_bits* fixed) {
     const unsigned lane = walk.lane;
     // Of a copy, the lane's rating and chunk; and the rating that it reads, one that its half of the warp copies.
-    const unsigned row = A_COPY == 1 ? 0 : lane / 16, number = A_COPY == 1 ? lane : lane % 16;
+    constexpr unsigned of_row = 32 / A_COPY;
+    const unsigned row = A_COPY == 1 ? 0 : lane / of_row, number = A_COPY == 1 ? lane : lane % of_row;
     const unsigned place = number * A_COPY + row;
     // The chunk of row 0, read from the lane itself: so the compiler keeps the sum and adds it where it multiplies.
     const unsigned long long chunk = reinterpret_cast<unsigned long long>(fixed) + number * 16;
@@ -323,9 +362,12 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         wait(barriers.empty, turn.parity);
         const int exponent = part_of(turn).exponent;
         // Where the lane's chunks of the first copies go. The others' are permuted as these, and so many rows below.
-        half_bits* places[4];
-        if constexpr (A_COPY == 2)
-            for (int k = 0; k < 4; ++k) places[k] = rows.chunk(2 * k + row, number) - 2 * k * STRIP;
+        half_bits* places[8 / A_COPY];
+        if constexpr (A_COPY > 1)
+            for (int k = 0; k < 8; k += A_COPY) places[k / A_COPY] = rows.chunk(k + row, number) - k * STRIP;
+        auto place_of_chunk = [&](int t) {
+            return A_COPY == 1 ? rows.chunk(t, lane) : places[t / A_COPY % (8 / A_COPY)] + t * STRIP;
+        };
         // Rows t to t + AT_ONCE - 1, zeros after so many.
         auto copy_some = [&](int t, int left) {
             const int chosen = STAGE == 32 || t < 32 ? column : more_column;
@@ -333,12 +375,11 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
                 of_rows[k / A_COPY] = from + (unsigned)__shfl_sync(0xffffffffu, chosen, (t + k) / A_COPY, 32 / A_COPY) *
-                                                 (2ull * PADDED);
+                                                 (unsigned long long)A_ROW;
             if (number >= CHUNKS) return;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k += A_COPY)
-                copy_async<false>(A_COPY == 1 ? rows.chunk(t + k, lane) : places[k / 2 % 4] + (t + k) * STRIP,
-                                  of_rows[k / A_COPY], k + (int)row < left);
+                copy_async<false>(place_of_chunk(t + k), of_rows[k / A_COPY], k + (int)row < left);
         };
         read_next(slot, FETCHERS);  // before copies, behind which loads would queue
         if (left >= STAGE) {
@@ -346,10 +387,10 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
             for (int t = 0; t < STAGE; t += AT_ONCE) copy_some(t, AT_ONCE);
         } else {
 #pragma unroll 1
-            for (int t = 0; t < (left + 15) / 16 * 16; t += AT_ONCE) copy_some(t, left - t);  // to whole products
+            for (int t = 0; t < (left + A_PRODUCT - 1) / A_PRODUCT * A_PRODUCT; t += AT_ONCE) copy_some(t, left - t);
         }
         // The right side's number of a rating, and, with IMPLICIT, its weight, or twice the root.
-        auto right_and_weight = [&](float rating) -> uint2 {
+        [[maybe_unused]] auto right_and_weight = [&](float rating) -> uint2 {
 #if IMPLICIT
             const float one = power_of_two(exponent);
             const Scales scales = {exponent, walk.root_of_alpha * one, one};
@@ -377,6 +418,9 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
         arrive_after_copies(barriers.full);
         Beside& beside = work.beside[BESIDE_BYTES ? turn.place : 0];
         auto write_right = [&](unsigned row, float rating) {
+#if BYTES
+            beside.set(row, rating * power_of_two(exponent));
+#else
             const uint2 both = right_and_weight(rating);
             if constexpr (APART) {
                 beside.pairs[row / 8][0][row % 8] = (half_bits)both.x;
@@ -385,6 +429,7 @@ __device__ __forceinline__ void fetch(Work& work, Walk walk, int first, const in
                 *reinterpret_cast<uint4*>(rows.chunk(row, CHUNKS)) = {both.x, 0, 0, 0};
             }
             if constexpr (TEAMS_WEIGH) beside.weights[place_of((int)row)] = (half_bits)both.y;
+#endif
         };
         write_right(place, rating);
         if constexpr (STAGE == 64) write_right(32 + place, more_rating);
@@ -434,6 +479,7 @@ __device__ __forceinline__ void for_each_strip(Use use) {
     });
 }
 
+#if !BYTES
 // sums += the products of a stage's ratings, the first `here`; of a segment's first stage sums = these, without ratings
 // as they were. Goes on behind the call. With TEAMS_WEIGH `errors`: of what rounding took from the weighed rows.
 template <int group>
@@ -517,6 +563,8 @@ __device__ __forceinline__ void store_right(const Sums<group>& sums, Solver& sol
     });
 }
 
+#endif
+
 // to[column] = the sum over the warp's rows of columns of one tile of 16 or two, of which a lane has four each.
 template <int tiles>
 __device__ __forceinline__ void sum_columns(const float (&x)[8], float* to, unsigned lane) {
@@ -530,6 +578,152 @@ __device__ __forceinline__ void sum_columns(const float (&x)[8], float* to, unsi
     if (tiles == 2 || lane < 16) to[lane / 16 * 16 + column] = sum;
 }
 
+#if BYTES
+// With BYTES `group` is the warp, of which A has tiles of 16 x 16 in two rows of tiles: its own, and row_of_tiles of a
+// second, if any; each from the diagonal on. So many: the same work for all four.
+//
+//           columns    0   1   2   3   4   5   6     81 to 96 factors: 0 to 5
+//     row 0, warp 0    #   #   #   #   #   #   #
+//         1, warp 1        #   #   #   #   #   #
+//         2, warp 2            #   #   #   #   #
+//         3, warp 3                #   #   #   #
+//         4, warp 3                    #   #   #
+//         5, warp 2                        #   #
+//         6, warp 1                            #
+__device__ constexpr int row_of_tiles(int warp, int second) { return second ? TILES - warp : warp; }
+__device__ constexpr bool has_row(int warp, int second) {
+    return !second || (warp > 0 && row_of_tiles(warp, 1) >= WARPS);
+}
+// The first of the two quads of a tile; the quad of the right side of a row of tiles.
+__device__ constexpr int quad_of_tile(int warp, int second, int column) {
+    return 2 * (second ? column : column - warp);
+}
+__device__ constexpr int quad_of_right(int second) { return 2 * TILES + second; }
+static_assert(TILES >= 2 && TILES < 2 * WARPS);
+
+// Calls use(Number<second>{}) with both rows of tiles of a warp that have column `column`, or any.
+template <int warp, int column = TILES, class Use>
+__device__ __forceinline__ void for_each_row(Use use) {
+    for_each<2>([&](auto second) {
+        if constexpr (has_row(warp, second.value) && row_of_tiles(warp, second.value) <= column) use(second);
+    });
+}
+
+// counts += the products of a stage's ratings, the first `here`, in the order of Sums; of F_S^T r a column a digit.
+template <int warp>
+__device__ __forceinline__ void multiply(int (&counts)[QUADS][4], const Rows& rows, const Beside& beside, int here,
+                                         const Member& me) {
+    // The lane's row of each 32: its chunks are permuted as those of the row of its number.
+    const half_bits* const begin = rows.blocks[0][me.lane];
+    const unsigned permuted = me.lane % 8;
+#pragma unroll 1
+    for (int k = 0; k < here; k += 32) {
+        const uint2 right = beside.operand(k, me.lane);
+        unsigned left[2][4];
+        for_each<TILES - warp>([&](auto number) {
+            constexpr int column = warp + decltype(number)::value;
+            // Pairs of bytes, transposed: a lane has those of two ratings and two factors, of 32 ratings in four parts.
+            unsigned pairs[4];
+            load_transposed(pairs, begin + k * STRIP + (column ^ permuted) * 8);
+            unsigned tile[4];  // as a left operand; as a right one, two: columns 0 to 7 in 0 and 2, 8 to 15 in 1 and 3
+#pragma unroll
+            for (int part = 0; part < 2; ++part) {
+                tile[2 * part] = __byte_perm(pairs[2 * part], pairs[2 * part + 1], 0x6420);
+                tile[2 * part + 1] = __byte_perm(pairs[2 * part], pairs[2 * part + 1], 0x7531);
+            }
+            for_each_row<warp, column>([&](auto second) {
+                constexpr int row = row_of_tiles(warp, second.value), quad = quad_of_tile(warp, second.value, column);
+                if constexpr (row == column) {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) left[second.value][e] = tile[e];
+                    multiply_add(counts[quad_of_right(second.value)], tile, right.x, right.y);
+                }
+                multiply_add(counts[quad], left[second.value], tile[0], tile[2]);
+                multiply_add(counts[quad + 1], left[second.value], tile[1], tile[3]);
+            });
+        });
+    }
+}
+
+// sums = counts; a right side, the digits together, is in the first column of its quad, in all lanes.
+__device__ __forceinline__ void to_sums(float (&sums)[QUADS][4], const int (&counts)[QUADS][4]) {
+#pragma unroll
+    for (int q = 0; q < QUADS; ++q)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[q][e] = (float)counts[q][e];
+#pragma unroll
+    for (int second = 0; second < 2; ++second) {
+        float(&right)[4] = sums[quad_of_right(second)];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float third = __shfl_down_sync(0xffffffffu, right[2 * h], 1);
+            right[2 * h] += (third * (1.0f / 256.0f) + right[2 * h + 1]) * (1.0f / 256.0f);
+            right[2 * h + 1] = 0.0f;
+        }
+    }
+}
+
+// solver.right = F_S^T r, a warp's rows of it, zero beyond the factors.
+template <int warp>
+__device__ __forceinline__ void store_right(const Sums<warp>& sums, Solver& solver, const Member& me) {
+    for_each_row<warp>([&](auto second) {
+        const float(&right)[4] = sums[quad_of_right(second.value)];
+        for (int h = 0; h < 2; ++h) {
+            const unsigned row = 16 * row_of_tiles(warp, second.value) + me.lane / 4 + 8 * h;
+            if (me.lane % 4 == 0) solver.right[Solver::place_of_number(row)] = row < FACTORS ? right[2 * h] : 0.0f;
+        }
+    });
+}
+
+// solver.parts = the products of a warp's tiles, and of their transposes beyond the diagonal, with a vector v, whose
+// numbers are at their place_of_number. Returns the lane's part of v^T A v.
+template <int warp>
+__device__ __forceinline__ float multiply_vector(const Sums<warp>& sums, Solver& solver, const float* vector,
+                                                 const Member& me) {
+    float of_row[2][2], on_diagonal[2][2] = {}, beyond[2][2] = {};  // by the lane's rows
+    for_each_row<warp>([&](auto second) {
+        const unsigned row = 16 * row_of_tiles(warp, second.value) + me.lane / 4;
+        for (int h = 0; h < 2; ++h) of_row[second.value][h] = vector[Solver::place_of_number(row + 8 * h)];
+    });
+    // Of a column of tiles; by_column: of those beyond the diagonal.
+    auto multiply_column = [&](auto number, float* by_column) {
+        constexpr int column = decltype(number)::value;
+        const float4 four = *reinterpret_cast<const float4*>(&vector[16 * column + me.lane % 4 * 4]);
+        const float of_column[4] = {four.x, four.y, four.z, four.w};
+        for_each_row<warp, column>([&](auto second) {
+            constexpr int s = decltype(second)::value, quad = quad_of_tile(warp, s, column);
+            constexpr bool diagonal = row_of_tiles(warp, s) == column;
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const float entry = sums[quad + k / 4][k % 4];
+                const int h = k / 2 % 2, c = k / 4 * 2 + k % 2;
+                (diagonal ? on_diagonal : beyond)[s][h] += entry * of_column[c];
+                if constexpr (!diagonal) by_column[c] += entry * of_row[s][h];
+            }
+        });
+    };
+    multiply_column(Number<warp>{}, nullptr);
+    for_each<(TILES - warp) / 2>([&](auto pair) {  // of columns
+        constexpr int first = warp + 1 + 2 * decltype(pair)::value, tiles = TILES - first > 1 ? 2 : 1;
+        float by_column[8] = {};
+        for_each<tiles>([&](auto tile) {
+            constexpr int t = decltype(tile)::value;
+            multiply_column(Number<first + t>{}, by_column + 4 * t);
+        });
+        sum_columns<tiles>(by_column, &solver.parts[1 + warp][16 * first], me.lane);
+    });
+    float square = 0.0f;
+    for_each_row<warp>([&](auto second) {
+        constexpr int s = decltype(second)::value;
+        for (int h = 0; h < 2; ++h) square += (on_diagonal[s][h] + 2.0f * beyond[s][h]) * of_row[s][h];
+        float sum = exchange(beyond[s][0] + on_diagonal[s][0], beyond[s][1] + on_diagonal[s][1], me.lane, 2);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (me.lane % 2 == 0)
+            solver.parts[0][16 * row_of_tiles(warp, s) + me.lane / 4 + me.lane / 2 % 2 * 8] = sum;
+    });
+    return square;
+}
+#else
 // solver.parts = the products of a group's strips, and of their transposes beyond the diagonal, with a vector v, whose
 // numbers are at their place_of_number. Returns the lane's part of v^T A v.
 template <int group>
@@ -574,6 +768,7 @@ __device__ __forceinline__ float multiply_vector(const Sums<group>& sums, Solver
     });
     return square;
 }
+#endif
 
 // The product that multiply_vector left in parts, number i. Parts of columns up to the diagonal stay zero.
 __device__ __forceinline__ float sum_parts(const Solver& solver, unsigned i) {
@@ -715,11 +910,18 @@ struct Given {  // to the team, of the kernel's arguments
 template <int group, bool of_gram>
 __device__ __forceinline__ void solve_rows(Work& work, const Member& member, const Given& given) {
     Turn turn = {0};
+#if !BYTES
     Sums<group> sums;
     clear(sums);
+#endif
 #pragma unroll 1
     for (int number = first_segment(member.team); number < given.n_segments; number += TEAMS * gridDim.x) {
         const Member me = member.again();
+#if BYTES
+        Sums<group> sums;
+        int counts[QUADS][4];
+        clear(counts);
+#endif
         Segment segment = {};
         float x = 0.0f, ridge = 0.0f, from_unit = 0.0f;
         bool errors = false;    // whether the stage is multiplied again, by what rounding took
@@ -740,11 +942,15 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& member, con
 #pragma unroll 1
         do {
             wait(work.barriers[turn.place].full, turn.parity);
-            show_to_strips();
+            if constexpr (!BYTES) show_to_strips();
             const Part& part = work.parts[turn.parity][turn.place];
             left = part.left;
+#if BYTES
+            multiply<group>(counts, work.rows[turn.place], work.beside[turn.place], min(left, STAGE), me);
+#else
             multiply<group>(sums, work.rows[turn.place], work.beside[BESIDE_BYTES ? turn.place : 0], min(left, STAGE),
                             !with_gram && before < 0, errors, me);
+#endif
             if (before < 0) {  // loaded while products go on: show_to_strips waits for what was loaded before it
                 segment = part.segment;
                 if constexpr (!of_gram) {
@@ -765,6 +971,8 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& member, con
                 }
                 errors = false;
                 release(turn.place);
+            } else if constexpr (BYTES) {
+                release(turn.place);
             } else {
                 strips_wait<1>();
                 if (before >= 0) release(before);
@@ -772,10 +980,13 @@ __device__ __forceinline__ void solve_rows(Work& work, const Member& member, con
             before = turn.place;
             turn.advance(1);
         } while (left > STAGE || errors);
-        if constexpr (!TEAMS_WEIGH) {
+        if constexpr (!TEAMS_WEIGH && !BYTES) {
             strips_wait<0>();
             release(before);
         }
+#if BYTES
+        to_sums(sums, counts);
+#endif
         const Member solving = me.again();
         // Of F^T F, which has more parts and nothing beside, more at once.
         constexpr int at_once = !of_gram ? 1 : FACTORS > 208 ? 2 : 4;
@@ -835,10 +1046,21 @@ __device__ __forceinline__ void work_on(const Segment* segments, int n_segments,
         const unsigned thread = grow_registers<TEAM_REGISTERS>();
         const unsigned warp = __shfl_sync(0xffffffffu, thread / 32, 0), team = TEAMS == 1 ? 0 : warp / WARPS;
         const Member me = {thread - team * THREADS, warp - team * WARPS, thread % 32, team};
+#if BYTES
+        if (me.warp == 0)
+            solve_rows<0, of_gram>(Work::of(team), me, given);
+        else if (me.warp == 1)
+            solve_rows<1, of_gram>(Work::of(team), me, given);
+        else if (me.warp == 2)
+            solve_rows<2, of_gram>(Work::of(team), me, given);
+        else
+            solve_rows<3, of_gram>(Work::of(team), me, given);
+#else
         if (GROUPS == 1 || me.warp < WARPS / GROUPS)
             solve_rows<0, of_gram>(Work::of(team), me, given);
         else
             solve_rows<GROUPS - 1, of_gram>(Work::of(team), me, given);
+#endif
     }
 }
 
@@ -873,7 +1095,7 @@ extern "C" __global__ void shape(int* __restrict__ block, int* __restrict__ team
     *block = ALL_THREADS;
     *teams = TEAMS;
     *team_bytes = sizeof(Work) + (GRAM_BYTES + TEAMS - 1) / TEAMS;
-    *padded = PADDED;
+    *padded = A_ROW / 2;
     *part_bytes = sizeof(Quads);
     *persistent = true;
 }

@@ -137,4 +137,17 @@ __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], uns
 #endif
 }
 
+// The same for a: 16 x 32 and b: 32 x 8 of signed bytes, from compute capability 8.0 on, and sums exact below
+// 2^31. Lane l gives of b column
+// l / 4, rows l % 4 * 4 to + 3 (b0), and 16 more (b1); of a, likewise, row l / 4 (a[0], a[2]) and row l / 4 + 8.
+__device__ inline void multiply_add(int (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+#if __CUDA_ARCH__ >= 800
+    asm(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
 #endif

@@ -194,6 +194,12 @@ inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned chosen) {
+    const uint64_t both = low | uint64_t(high) << 32;
+    unsigned result = 0;
+    for (int k = 0; k < 4; ++k) result |= unsigned(both >> (chosen >> 4 * k & 7) * 8 & 0xff) << 8 * k;
+    return result;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {

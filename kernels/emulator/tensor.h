@@ -57,16 +57,12 @@ inline void load_transposed(unsigned (&tile)[4], const half_bits* row, Here plac
     }
 }
 
-inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, Here place = here()) {
+// dot: of the numbers in two registers of a row with those of a column.
+template <class Number, class Dot>
+inline void multiply_add_by(Dot dot, Number (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, Here place) {
     const unsigned lane = lane_index();
     auto give = [&](unsigned low, unsigned high, unsigned source) {
         return shuffle("multiply_add", ~0u, low | uint64_t(high) << 32, source, place);
-    };
-    auto dot = [](uint64_t x, uint64_t y) {  // of four halves with four
-        float result = 0.0f;
-        for (int shift = 0; shift < 64; shift += 16)
-            result += from_half(half_bits(x >> shift)) * from_half(half_bits(y >> shift));
-        return result;
     };
     for (unsigned t = 0; t < 4; ++t) {
         const uint64_t rows[2] = {give(a[0], a[2], lane / 4 * 4 + t), give(a[1], a[3], lane / 4 * 4 + t)};
@@ -75,4 +71,21 @@ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, u
             for (unsigned r = 0; r < 2; ++r) sum[2 * r + c] += dot(rows[r], column);
         }
     }
+}
+inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, Here place = here()) {
+    auto dot = [](uint64_t x, uint64_t y) {
+        float result = 0.0f;
+        for (int shift = 0; shift < 64; shift += 16)
+            result += from_half(half_bits(x >> shift)) * from_half(half_bits(y >> shift));
+        return result;
+    };
+    multiply_add_by(dot, sum, a, b0, b1, place);
+}
+inline void multiply_add(int (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, Here place = here()) {
+    auto dot = [](uint64_t x, uint64_t y) {
+        int result = 0;
+        for (int shift = 0; shift < 64; shift += 8) result += int(int8_t(x >> shift)) * int8_t(y >> shift);
+        return result;
+    };
+    multiply_add_by(dot, sum, a, b0, b1, place);
 }

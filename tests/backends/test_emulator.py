@@ -42,6 +42,14 @@ def test_tensor_core_products(launcher, valid):
     np.testing.assert_allclose(launcher.to_numpy(result), used.T @ used, rtol=1e-5, atol=1e-5)
 
 
+def test_tensor_core_products_of_bytes_are_exact(launcher):
+    rows = np.random.default_rng(3).integers(-128, 128, (32, 16), np.int8)
+    result = launcher.empty((16, 16), np.int32)
+    launcher.kernel(KERNELS / "tensor.cu", "square_of_bytes")(1, 32, launcher.array(rows.view(np.uint16)), result)
+    used = rows.astype(np.int32)
+    assert np.array_equal(launcher.to_numpy(result), used.T @ used + 5)
+
+
 def test_products_of_halves_round_as_numpy(launcher):
     a, b = np.random.default_rng(5).standard_normal((2, 64)).astype(np.float16) * np.float16(30)
     result, errors = launcher.empty(32, np.uint32), launcher.empty(32, np.uint32)
@@ -96,14 +104,15 @@ def test_atomics(launcher):
 
 def test_arithmetic(launcher):
     a, b = np.random.default_rng(2).integers(0, 2**64, (2, 64), np.uint64)
-    high, small = launcher.empty(64, np.uint64), launcher.empty((4, 64), np.int32)
+    high, small = launcher.empty(64, np.uint64), launcher.empty((5, 64), np.int32)
     real = launcher.empty((4, 64), np.float32)
     arithmetic = launcher.kernel(NAMES, "arithmetic")
     arithmetic(1, 64, launcher.array(a), launcher.array(b), np.float32("nan"), high, small, real)
     assert launcher.to_numpy(high).tolist() == [int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)]
     x, y = a.astype(np.uint32).view(np.int32), b.astype(np.uint32).view(np.int32)
     lowest_bit = [(int(v) & -int(v)).bit_length() for v in x]
-    expected = [np.minimum(x, y), np.maximum(x, y), np.bitwise_count(x.view(np.uint32)), lowest_bit]
+    chosen = np.stack([x, y], axis=1).view(np.uint8)[:, [2, 5, 0, 7]].copy().view(np.int32)[:, 0]
+    expected = [np.minimum(x, y), np.maximum(x, y), np.bitwise_count(x.view(np.uint32)), lowest_bit, chosen]
     assert np.array_equal(launcher.to_numpy(small), expected)
     expected = [x, y, 1 / np.sqrt((x & 0xFFFF) + 1.0), -x.astype(np.float32)]
     assert np.allclose(launcher.to_numpy(real), np.array(expected, np.float32), rtol=1e-6)

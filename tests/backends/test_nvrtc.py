@@ -16,6 +16,7 @@ ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 VERSIONS = {"LOAD": [0], "A_HALF": [0], "IMPLICIT": [0], "BIASES": [0], "HIDDEN": [128], "LEVELS": [5]}
 VERSIONS |= {"STAGE_ROWS": [64], "WGMMA": [0], "THROUGH_L1": [1]}
 SOURCES = [source for source in sources.every() if not sources.needs_hopper(source)]
+OF_WARPGROUPS = [{"IMPLICIT": 0, "BYTES": 0}, {"IMPLICIT": 1, "BYTES": 0}, {"IMPLICIT": 0, "BYTES": 1}]
 HOPPER = {"FACTORS": 256, "IMPLICIT": 0, "STAGE_ROWS": 64, "BATCHED": 0, "WGMMA": 1, "THROUGH_L1": 0}
 
 pytestmark = pytest.mark.skipif(nvrtc.why_unavailable() is not None, reason=str(nvrtc.why_unavailable()))
@@ -60,7 +61,7 @@ def test_every_version_compiles():
     chosen = [
         *sources.variants(FACTORS=[100], HIDDEN=[100], LEVELS=[5], WGMMA=[0], THROUGH_L1=[1]),
         ("als/tensor_core.cu", HOPPER),
-        *[("als/warpgroups.cu", {"FACTORS": 100, "IMPLICIT": implicit, "WGMMA": 1}) for implicit in range(2)],
+        *[("als/warpgroups.cu", {"FACTORS": 100, "WGMMA": 1} | rest) for rest in OF_WARPGROUPS],
     ]
     variants = [(source, 90, defines) for source, defines in chosen]
     for (source, _, defines), kernels in zip(variants, nvrtc.resources_of(variants), strict=True):
@@ -127,10 +128,17 @@ def test_draws_on_tensor_cores_spill_nothing(factors):
     [100, 128, 200, 256, *slow(1, 65, 72, 80, 88, 96, 104, 105, 112, 113, 120, 121, 129, 192, 193, 248, 249, 255)],
 )
 def test_warpgroups_spill_nothing(factors, implicit):
-    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=implicit, WGMMA=1))
+    defines = {"FACTORS": factors, "IMPLICIT": implicit, "WGMMA": 1, "BYTES": 0}
+    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, **defines))
     assert spilling(kernels).empty
     threads = 384 if not 64 < factors <= 128 else 512 if implicit or factors > 104 else 640
     assert kernels.registers.max() == 65536 // threads // 8 * 8, "of all threads, before they share otherwise"
+
+
+@pytest.mark.parametrize("factors", [100, *slow(81, 88, 96, 97, 104)])
+def test_warpgroups_of_bytes_spill_nothing(factors):
+    kernels = pd.DataFrame(nvrtc.resources("als/warpgroups.cu", 90, FACTORS=factors, IMPLICIT=0, WGMMA=1, BYTES=1))
+    assert spilling(kernels).empty
 
 
 def test_a_spill_in_a_fast_kernel_is_seen():

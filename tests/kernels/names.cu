@@ -48,6 +48,7 @@ extern "C" __global__ void arithmetic(const unsigned long long* a, const unsigne
     small[n + t] = max(x, y);
     small[2 * n + t] = __popc(x);
     small[3 * n + t] = __ffs(x);
+    small[4 * n + t] = (int)__byte_perm((unsigned)x, (unsigned)y, 0x7052);
     real[t] = min((float)x, not_a_number);
     real[n + t] = max((double)not_a_number, (double)y);
     real[2 * n + t] = rsqrtf((float)(x & 0xffff) + 1.0f);

@@ -11,7 +11,7 @@ from gpumf import backends
 from gpumf._util.progress import progress
 from gpumf.backends import sources
 from gpumf.models import ALS, RBM, SGD, ImplicitALS
-from gpumf.solvers.als_tensor_core import is_hopper, of_device, takes_warpgroups
+from gpumf.solvers.als_tensor_core import BYTES_FACTORS, is_hopper, of_device, takes_warpgroups
 
 
 def variants(factors: int) -> Iterator[tuple[str, dict]]:
@@ -26,6 +26,8 @@ def variants(factors: int) -> Iterator[tuple[str, dict]]:
             chosen["WGMMA"] = int(is_hopper(facts))
             if not takes_warpgroups(facts, columns, True):
                 chosen["IMPLICIT"] = 0
+            if defines["IMPLICIT"] or columns not in BYTES_FACTORS:
+                chosen["BYTES"] = 0
         if all(defines.get(key, value) == value for key, value in chosen.items()):
             yield source, defines
 

@@ -1,6 +1,6 @@
 """Launches kernels/als/tensor_core.cu, or warpgroups.cu, and, for rows with few ratings, short_rows.cu."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -41,9 +41,33 @@ def _longest_of_gram(wgmma):
     return 4096 if wgmma else 512
 
 
-def warpgroups_defines(hyper):
+def warpgroups_defines(hyper, in_bytes=False):
     """Those of warpgroups.cu."""
-    return {"FACTORS": hyper.columns, "IMPLICIT": int(hyper.alpha is not None), "WGMMA": 1}
+    implicit = int(hyper.alpha is not None)
+    return {"FACTORS": hyper.columns, "IMPLICIT": implicit, "WGMMA": 1, "BYTES": int(in_bytes)}
+
+
+BYTES_FACTORS = range(81, 105)
+"""With which warpgroups.cu can gather rows in eight bits."""
+_MAX_BYTES_LENGTH = 1 << 16  # ratings of a segment whose sums of products of bytes, and of digits, fit 32 bits
+
+
+def fits_bytes(hyper, longest):
+    """Whether warpgroups.cu can gather rows in eight bits."""
+    return hyper.alpha is None and hyper.columns in BYTES_FACTORS and longest <= _MAX_BYTES_LENGTH
+
+
+def takes_bytes(facts, hyper, n_fixed):
+    """Whether rows in eight bits pay: so many in half precision exceed the L2 cache, which their gather waits for."""
+    return n_fixed * padded(hyper.columns) * 2 > facts.get("l2_bytes", np.inf)
+
+
+_MOST_ABOVE_MEAN = 8  # the largest rating of a row, over the mean of those of all rows
+
+
+def _are_alike(largest):
+    """Whether no row's largest rating is far above others': its factors would be, too, and set the unit of all."""
+    return float(largest.max()) <= _MOST_ABOVE_MEAN * float(largest.mean(dtype=np.float64))
 
 
 def _max_shared_bytes(factors, stage_rows, ahead=3, wgmma=False):
@@ -152,6 +176,7 @@ class RatingRows:
             self._segments.append(_by_length(segments, np.diff(indptr), limits))
             slots = max(slots, of_chunk)
         self.n_rows, self.most, self.slots = rows.n_rows, self._chunks.most, np.int32(slots)
+        self.has_short = any(of_chunk.keys() - {"all", None} for of_chunk in self._segments)
 
     def __iter__(self):
         """Yield (slice of the rows, work lists, indices, values) of each chunk, for what is launched next.
@@ -174,6 +199,16 @@ def _by_length(segments, counts, limits):
     return found
 
 
+class _Team(NamedTuple):
+    """A compiled kernel that solves rows, and how it is launched."""
+
+    kernel: Any
+    block: int
+    teams: int
+    shared: int
+    part_bytes: int
+
+
 class Gathering(KernelSolver):
     """For an `ALSSolver` whose kernel gathers factors in half precision and takes segments of rows, see `TensorCore`.
 
@@ -182,6 +217,8 @@ class Gathering(KernelSolver):
 
     longest : ratings of a segment, see `gpumf.solvers.als_base.segments_of`; by default by the number of all
     short : most ratings of a row that short_rows.cu solves; by default as many as pay
+    in_bytes : whether warpgroups.cu gathers rows in eight bits, where it can and all rows of a side are its own; by
+        default where `takes_bytes` says so and the fixed side's ratings are alike in magnitude
     systems : hyperparameters of models without `biases`, of the same shape, on the same ratings, that train together.
         Each has its own start: the problem's arrays are (systems, rows, factors), on the device, and trained in place
     **defines : in the place of those of the source that `defines` would choose; `launched` has no say then
@@ -204,13 +241,17 @@ class Gathering(KernelSolver):
     def sources(cls, hyper, train):
         source, _, defines = cls.launched(hyper)
         found = [(source, defines)]
+        if source == WARPGROUPS and fits_bytes(hyper, longest_segment(train.nnz)):
+            facts, sizes = backends.device(hyper.device).facts, (train.n_users, train.n_items)
+            if any(takes_bytes(facts, hyper, n) for n in sizes):
+                found.append((source, warpgroups_defines(hyper, in_bytes=True)))
         if hyper.alpha is None and max(train.n_users, train.n_items) >= FEWEST_SHORT:
             most = _max_short(hyper.columns)
             found += [(_SHORT, {"FACTORS": hyper.columns, "LIMIT": n}) for n in _SHORT_LIMITS if n <= most]
         rest = (HALF_ROWS, {"FACTORS": hyper.columns}), (SEGMENTS, {}), *[(BIASES, {})] * hyper.biases
         return [*found, *rest]
 
-    def __init__(self, problem, longest=None, short=None, systems=None, **defines):
+    def __init__(self, problem, longest=None, short=None, in_bytes=None, systems=None, **defines):
         hyper, train, (user_factors, item_factors) = problem
         device = self._device = backends.device(hyper.device)
         implicit = hyper.alpha is not None
@@ -221,26 +262,40 @@ class Gathering(KernelSolver):
         else:
             self.source, self.entry, defines = self.launched(hyper)
         names = self.entry, *["gram"] * implicit
-        self._entry = {name: device.kernel(self.source, name, **defines) for name in names}
         shape = shape_of(device, self.source, **defines)
-        self._block, self._teams, part_bytes = shape.block, shape.teams, shape.part_bytes
-        self._shared = self._teams * shape.team_bytes
+        self._entry = {name: self._team(name, shape, defines) for name in names}
+        part_bytes = shape.part_bytes
         self._max_blocks = {self.entry: device.facts["multiprocessors"]} if shape.persistent else {}
 
         start, self._n = (user_factors, item_factors), 1 if systems is None else len(systems)
         self._p, self._q = start if systems else map(device.array, start)
+        sides, longest = (train.by_user, train.by_item), longest or longest_segment(train.nnz)
         # Before the ratings, which take what is left or are streamed.
         roots = [np.sqrt(one.confidence or 1) for one in systems or [hyper]]
-        self._half = HalfRows(device, hyper.columns, max(train.n_users, train.n_items), roots)
+        fixed, eight = (train.n_items, train.n_users), [False, False]
+        if self.source == WARPGROUPS and fits_bytes(hyper, longest):
+            eight = [takes_bytes(device.facts, hyper, n) if in_bytes is None else in_bytes for n in fixed]
+        of_bytes = max((n for n, chosen in zip(fixed, eight, strict=True) if chosen), default=0)
+        self._half = HalfRows(device, hyper.columns, max(fixed), roots, of_bytes)
         self._halves, self._unit = self._half.halves, self._half.unit
         self._gram = device.empty(self._n * part_bytes if implicit else part_bytes, np.uint8)
-        sides, longest = (train.by_user, train.by_item), longest or longest_segment(train.nnz)
+        if of_bytes:
+            defines = warpgroups_defines(hyper, in_bytes=True)
+            shape = shape_of(device, self.source, **defines)
+            self._entry["bytes"] = self._team(self.entry, shape, defines)
+            part_bytes = max(part_bytes, shape.part_bytes)
         beside = np.dtype(np.float32).itemsize if hyper.biases else 0
         self._short = None if implicit or systems else _Short(device, hyper.columns, short)
         of_gram = _longest_of_gram(defines["WGMMA"]) if implicit else None
-        key = self.source, hyper.columns, of_gram, longest, short, hyper.chunk, beside, systems is None
+        key = self.source, hyper.columns, of_gram, longest, short, hyper.chunk, beside, systems is None, any(eight)
         parts = [self._short, hyper.chunk, beside]
-        ratings, largest, grams = train._once(key, lambda: self._work_lists(train, longest, of_gram, parts))
+        made = train._once(key, lambda: self._work_lists(train, longest, of_gram, parts, any(eight)))
+        ratings, largest, grams, alike = made
+        # Which sides' updates gather bytes: those of which short_rows.cu, which gathers halves, has no rows.
+        self._in_bytes = {
+            rows: chosen and not rows.has_short and (in_bytes or of_fixed)
+            for rows, chosen, of_fixed in zip(ratings, eight, alike[::-1], strict=True)
+        }
         self._biases = Biases.of(hyper, train, device, max(rows.most for rows in ratings))
         self._meeting = {rows: self._room(rows, part_bytes) for rows in (*ratings, *grams) if rows}
         # Of a row of one rating, the least there can be, whichever rows are here.
@@ -256,10 +311,11 @@ class Gathering(KernelSolver):
         self._steps = np.int32(hyper.cg_steps), np.float32(hyper.cg_tolerance)
         self._root_of_alpha = np.float32(np.sqrt(hyper.confidence or 1))
 
-    def _work_lists(self, train, longest, of_gram, parts):
-        """(ratings, largest, grams) of both sides: what all trainings on these ratings share.
+    def _work_lists(self, train, longest, of_gram, parts, in_bytes):
+        """(ratings, largest, grams, alike) of both sides: what all trainings on these ratings share.
 
         of_gram : ratings of a segment of all columns, None with explicit ratings
+        in_bytes : whether to ask if rows are `_are_alike`
         """
         ratings = [RatingRows(self._device, rows, longest, *parts) for rows in (train.by_user, train.by_item)]
         largest, grams = list(map(self._half.largest_ratings, ratings)), [None, None]
@@ -268,7 +324,7 @@ class Gathering(KernelSolver):
                 every, ones = np.arange(n, dtype=np.int32), np.ones(n, np.float32)
                 row = CompressedRows(np.array([0, n]), self._device.array(every), self._device.array(ones))
                 grams[k] = RatingRows(self._device, row, of_gram)
-        return ratings, largest, grams
+        return ratings, largest, grams, [in_bytes and _are_alike(of) for of in largest]
 
     def _room(self, rows, part_bytes):
         """Of one chunk's long rows at a time: the parts, and how many of a row's have arrived, 0 between launches."""
@@ -285,21 +341,29 @@ class Gathering(KernelSolver):
         carrier.all_gather(self._halves[: len(self._p)], bounds)
         self._gathered = True
 
-    def _launch(self, name, segments, indices, values, *arguments):
-        blocks, ratings = -(-segments[1] // self._teams), (indices, values)
-        self._entry[name](
+    def _team(self, name, shape, defines):
+        kernel = self._device.kernel(self.source, name, **defines)
+        return _Team(kernel, shape.block, shape.teams, shape.teams * shape.team_bytes, shape.part_bytes)
+
+    def _launch(self, name, segments, indices, values, *arguments, in_bytes=False):
+        team = self._entry["bytes" if in_bytes else name]
+        blocks, ratings = -(-segments[1] // team.teams), (indices, values)
+        team.kernel(
             (min(blocks, self._max_blocks.get(name, blocks)), self._n),
-            self._block,
+            team.block,
             *segments,
             *ratings,
-            self._halves,
+            self._half.bytes.view(np.uint16) if in_bytes else self._halves,
             *arguments,
-            shared=self._shared,
+            shared=team.shared,
         )
 
     def _solve(self, side, fixed, solved):
         (rows, largest, every, ridges, least), n_fixed = side, np.int32(fixed.shape[-2])
-        if not self._gathered:
+        in_bytes = self._in_bytes[rows] and not self._gathered
+        if in_bytes:
+            self._half.round_to_bytes(fixed, least)
+        elif not self._gathered:
             self._half.round(fixed, least)
         self._gathered = False
         if every is not None:
@@ -317,7 +381,7 @@ class Gathering(KernelSolver):
             for limit, of_length in segments.items():
                 if limit is None:
                     of_rows = *of_chunk, *self._meeting[rows], ridges[chosen]
-                    self._launch(self.entry, of_length, indices, targets, *of_rows, *parameters)
+                    self._launch(self.entry, of_length, indices, targets, *of_rows, *parameters, in_bytes=in_bytes)
                 elif limit != "all":
                     given = self._halves, *of_chunk, *self._weighted, *self._steps
                     self._short.solve(limit, of_length, indices, targets, *given)

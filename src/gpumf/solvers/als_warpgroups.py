@@ -14,12 +14,12 @@ class WarpGroups(Gathering, ALSSolver):
     It is made for 65 factors and more, of which `takes_warpgroups` says where `TensorCore` launches it too. It runs
     with fewer. Rows with few ratings are left to short_rows.cu.
 
-    longest, short : as of `Gathering`
+    longest, short, in_bytes : as of `Gathering`
     """
 
     source, entry = WARPGROUPS, "warpgroups"
     versions: ClassVar = {"": Version("tensor cores, warpgroups", "magenta", "-.")}
-    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "WGMMA": [1]}
+    variants: ClassVar = {"FACTORS": range(1, 257), "IMPLICIT": range(2), "WGMMA": [1], "BYTES": range(2)}
 
     @staticmethod
     def defines(hyper):
@@ -39,8 +39,8 @@ class WarpGroups(Gathering, ALSSolver):
                 f"which has {facts['compute_capability']}; take solver='tensor_core'"
             )
 
-    def __init__(self, problem, longest=None, short=None):
-        super().__init__(problem, longest, short)
+    def __init__(self, problem, longest=None, short=None, in_bytes=None):
+        super().__init__(problem, longest, short, in_bytes)
 
     def _parameters(self, rows, n_fixed):
         return *self._steps, self._root_of_alpha, self._gram

@@ -1,6 +1,7 @@
 """ALS for Hopper: warps that fetch, a team that multiplies and solves, and the stages between them."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 
 from cases import HALF, als_case, als_tolerance
 from gpumf import ALS, ImplicitALS, backends, load
+from gpumf.backends.cpu import reference
 from gpumf.models import batch
 from gpumf.solvers import als_warpgroups
-from gpumf.solvers.als_tensor_core import TensorCore, is_hopper
+from gpumf.solvers.als_base import _SEGMENT
+from gpumf.solvers.als_tensor_core import TensorCore, fits_bytes, is_hopper, takes_bytes
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf.solvers.base import shape_of
 from gpumf_study.experiments import usable_solvers
@@ -23,6 +26,13 @@ def hopper(launcher):
     if launcher.name == "cuda" and not is_hopper(launcher.facts):
         pytest.skip("only compute capability 9.0 has its instructions")
     return launcher
+
+
+@pytest.fixture
+def nine(host, monkeypatch):
+    """The emulator as a GPU of compute capability 9.0."""
+    monkeypatch.setitem(host.facts, "compute_capability", "9.0")
+    return host
 
 
 def solved(solver, device, ratings, factors, **options):
@@ -100,6 +110,167 @@ def test_the_same_bits_in_every_order(host, factors):
     assert len(found) == 1
 
 
+# Rows in eight bits
+
+
+def bytes_trainer(device, ratings, factors, **options):
+    """A solver that gathers bytes, from items of both signs; and these as integers, with their unit."""
+    options = {"in_bytes": True, "short": 0} | options
+    model = ALS(factors, 0.05, solver="warpgroups", device=device.name, biases=False, cg_steps=150, cg_tolerance=1e-7)
+    start = [random_factors(n, factors, n) - np.float32(0.5) for n in (ratings.n_users, ratings.n_items)]
+    unit = np.abs(start[1]).max() / np.float32(127)
+    return model.make_solver(ratings, *start, **options), np.rint(start[1].astype(np.float64) / unit), unit
+
+
+def digits_of(ratings, exponent):
+    """The three bytes of ratings, the highest first, in units of 2^exponent."""
+    left, digits = np.rint(np.ldexp(ratings.astype(np.float64), exponent)).astype(np.int64), []
+    for _ in range(3):
+        digits.append((left + 128) % 256 - 128)
+        left = (left - digits[-1]) // 256
+    assert not left.any()
+    return digits[::-1]
+
+
+@pytest.mark.parametrize("factors", [100, *slow(81, 88, 96, 97, 104)])
+def test_rows_in_bytes_are_integers_of_one_unit(hopper, factors):
+    trainer, integers, unit = bytes_trainer(hopper, ragged_ratings(5, 300, 90, seed=factors), factors)
+    trainer.solve_users()
+    rows, numbers = (hopper.to_numpy(of) for of in (trainer._half.bytes, trainer._half.unit))
+    byte = np.arange(128)
+    columns = byte // 16 * 16 + byte % 2 * 8 + byte % 16 // 2
+    kept = columns < factors
+    assert np.array_equal(rows[:300, kept], integers[:, columns[kept]]) and not rows[:300, ~kept].any()
+    assert numbers[0, 0] == unit and np.isclose(numbers[0, 1] * unit, 1) and np.abs(rows[:300]).max() == 127
+
+
+@pytest.mark.parametrize("factors", [100, *slow(81, 88, 96, 97, 104)])
+@pytest.mark.parametrize("real", [False, True])
+def test_sums_of_bytes_are_those_of_integers(hopper, factors, real):
+    # The parts of a long row, as they are left for the last one of them.
+    ratings = ragged_ratings(n_users=4, n_items=300, longest=290, seed=factors)
+    if real:  # of both signs, and of several magnitudes
+        values = np.random.default_rng(1).standard_normal(ratings.nnz) * 10.0 ** np.arange(-3, 1)[ratings.users % 4]
+        ratings = replace(ratings, values=values.astype(np.float32), scale=(-9, 9))
+    trainer, integers, _ = bytes_trainer(hopper, ratings, factors, longest=97)
+    trainer.solve_users()
+    rows, part_bytes = trainer._users[0], trainer._entry["bytes"].part_bytes
+    tiles, quads = -(-factors // 16), part_bytes // (16 * 128)
+    left = hopper.to_numpy(trainer._meeting[rows][0])[: int(rows.slots) * part_bytes].view(np.float32)
+    left = left.reshape(-1, quads, 4, 32, 2, 2)  # warp, lane; row l / 4 and that below, two columns
+    by_user, seen = ratings.by_user, 0
+    for segment in hopper.to_numpy(rows._segments[0]["all"][0]).view(_SEGMENT).ravel():
+        if segment["parts"] == 1:
+            continue
+        first = segment["begin"]
+        here = slice(first, first + segment["length"])
+        of_row = slice(*by_user.indptr[segment["row"] : segment["row"] + 2])
+        padded = np.zeros((segment["length"], 16 * tiles), np.int64)
+        padded[:, :factors] = integers[by_user.indices[here]]
+        largest = np.abs(by_user.values[of_row]).max()
+        digits = digits_of(by_user.values[here], 22 - int(np.frexp(largest)[1]))
+        found = left[segment["slot"] + segment["part"]]
+        expected = padded.T @ padded
+        right = [(padded.T @ digit).astype(np.float32) for digit in digits]
+        right = right[0] + (right[2] / np.float32(256) + right[1]) / np.float32(256)
+        for warp in range(4):
+            of_warp = [warp] + ([tiles - warp] if warp and tiles - warp >= 4 else [])
+            for second, row in enumerate(of_warp):
+                below = slice(16 * row, 16 * row + 16)
+                for column in range(row, tiles):
+                    quad = 2 * (column if second else column - warp)
+                    tile = found[quad : quad + 2, warp].reshape(2, 8, 4, 2, 2)
+                    tile = tile.transpose(3, 1, 0, 2, 4).reshape(16, 16)
+                    assert np.array_equal(tile, expected[below, 16 * column : 16 * column + 16])
+                    seen += 1
+                of_right = found[2 * tiles + second, warp].reshape(8, 4, 2, 2)[:, 0, :, 0].T.ravel()
+                # The device may round a product and a sum at once.
+                np.testing.assert_allclose(of_right, right[below], rtol=3e-7, atol=3e-7 * np.abs(right).max())
+    assert seen >= 3 * tiles * (tiles + 1) // 2
+
+
+@pytest.mark.parametrize("factors", [100, *slow(81, 96, 97, 104)])
+def test_a_half_sweep_in_bytes_matches_the_reference_of_rounded_factors(hopper, factors):
+    ratings = ragged_ratings(n_users=7, n_items=500, longest=200, seed=factors)
+    for longest in (None, 64):
+        trainer, integers, unit = bytes_trainer(hopper, ratings, factors, longest=longest)
+        trainer.solve_users()
+        found = hopper.to_numpy(trainer.factors()[0])
+        expected = reference.als_update(ratings.by_user, integers * float(unit), regularization=0.05, weighted=True)
+        assert not found[ratings.by_user.counts == 0].any()
+        assert np.linalg.norm(found - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_blocks_that_take_several_rows_of_bytes_give_the_same_bits(hopper, blocks):
+    ratings = ragged_ratings(n_users=110, n_items=800, longest=90, seed=1)
+    longer = ragged_ratings(n_users=3, n_items=1400, longest=1390, seed=2)
+    for chosen in (ratings, longer):
+        few, many = (
+            solved("warpgroups", hopper, chosen, 100, longest=900, short=0, blocks=n, in_bytes=True)
+            for n in (blocks, 1000)
+        )
+        assert np.array_equal(few, many)
+
+
+def test_bytes_give_the_same_bits_in_every_order(host):
+    ratings, found = ragged_ratings(n_users=4, n_items=90, longest=80, seed=6), set()
+    for seed in range(3):
+        with host.shuffled(seed):
+            found.add(solved("warpgroups", host, ratings, 100, longest=40, blocks=2, in_bytes=True).tobytes())
+    assert len(found) == 1
+
+
+def test_bytes_are_gathered_where_halves_exceed_the_cache(nine, monkeypatch):
+    ratings = ragged_ratings(n_users=9, n_items=30, longest=20, seed=1)
+    rows = ratings.by_user, ratings.by_item
+
+    def chosen(l2_bytes, model=None, **options):
+        monkeypatch.setitem(nine.facts, "l2_bytes", l2_bytes)
+        model = model or ALS(100, biases=False, device="emulator")
+        start = [random_factors(of.n_rows, 100, of.n_rows) for of in rows]
+        trainer = model.make_solver(ratings, *start, **options)  # of the ratings as they are then
+        of_bytes = ("als/warpgroups.cu", {"FACTORS": 100, "IMPLICIT": 0, "WGMMA": 1, "BYTES": 1})
+        assert (of_bytes in trainer.sources(model.hyperparameters, ratings)) == (l2_bytes < 30 * 224) or options
+        return [trainer._in_bytes[side[0]] for side in (trainer._users, trainer._items)]
+
+    assert chosen(30 * 224) == [False, False]
+    assert chosen(30 * 224 - 1) == [True, False]
+    assert chosen(9 * 224 - 1) == [True, True]
+    assert chosen(0, short=32) == [False, False], "short_rows.cu gathers halves"
+    far = ratings.values.copy()
+    far[0] = 1000.0  # of a user and an item whose factors will be as far from others'
+    ratings = replace(ratings, values=far, scale=(1, 1000))
+    assert chosen(0) == [False, False] and chosen(0, in_bytes=True, short=0) == [True, True]
+    other = ALS(100, solver="warpgroups", biases=False, device="emulator")
+    assert chosen(0, other, longest=1 << 17) == [False, False], "sums would exceed 32 bits"
+
+
+def test_other_numbers_of_factors_are_not_gathered_in_bytes(nine, monkeypatch):
+    monkeypatch.setitem(nine.facts, "l2_bytes", 0)
+    of = {f: ALS(f, biases=False, device="emulator").hyperparameters for f in (80, 81, 104, 105)}
+    assert [fits_bytes(hyper, 1000) for hyper in of.values()] == [False, True, True, False]
+    assert not fits_bytes(ImplicitALS(100, device="emulator").hyperparameters, 1000)
+    assert not fits_bytes(of[81], 1 << 17) and takes_bytes(nine.facts, of[81], 1)
+    assert not takes_bytes({}, of[81], 1 << 30)
+
+
+def test_a_fit_in_bytes_is_near_one_in_halves(nine, monkeypatch):
+    ratings, learned = ragged_ratings(n_users=30, n_items=40, longest=35, seed=1), []
+    for l2_bytes, chunk in ((1 << 30, None), (0, None), (0, 100)):
+        monkeypatch.setitem(nine.facts, "l2_bytes", l2_bytes)
+        model = ALS(98, biases=True, device="emulator", chunk=chunk).fit(ratings, 2)
+        learned.append(model.predict(ratings.users, ratings.items))
+    assert np.array_equal(learned[1], learned[2]) and not np.array_equal(learned[0], learned[1])
+    np.testing.assert_allclose(learned[0], learned[1], atol=0.05)
+
+
+def test_its_stages_of_bytes_fill_the_shared_memory(host):
+    shape = shape_of(host, "als/warpgroups.cu", FACTORS=100, IMPLICIT=0, WGMMA=1, BYTES=1)
+    assert 180_000 < shape.teams * shape.team_bytes <= host.facts["shared_bytes_per_block"]
+    assert (shape.teams, shape.persistent, shape.block, shape.padded) == (3, 1, 640, 64)
+
+
 def test_short_rows_are_left_to_their_own_kernel(hopper):
     ratings = ragged_ratings(n_users=6, n_items=200, longest=190, seed=4)
     apart, together = (solved("warpgroups", hopper, ratings, 70, short=most) for most in (128, 0))
@@ -122,7 +293,7 @@ def test_streamed_rows_give_the_same_bits(hopper, factors):
 )
 @pytest.mark.parametrize("implicit", [0, 1])
 def test_its_stages_fill_the_shared_memory_of_a_hopper_gpu(host, factors, implicit):
-    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=implicit, WGMMA=1)
+    shape = shape_of(host, "als/warpgroups.cu", FACTORS=factors, IMPLICIT=implicit, WGMMA=1, BYTES=0)
     assert 180_000 < shape.teams * shape.team_bytes <= host.facts["shared_bytes_per_block"]
     assert (shape.teams, shape.persistent, shape.block) == (
         (1, 1, 384) if factors > 128 else (3, 1, 512 if implicit or factors > 104 else 640)
@@ -140,13 +311,6 @@ def test_it_says_what_it_does_not_run(host, monkeypatch):
         als_warpgroups.WarpGroups.check(SimpleNamespace(device="cuda"))
     ampere.facts["compute_capability"] = "9.0"
     als_warpgroups.WarpGroups.check(SimpleNamespace(device="cuda"))
-
-
-@pytest.fixture
-def nine(host, monkeypatch):
-    """The emulator as a GPU of compute capability 9.0."""
-    monkeypatch.setitem(host.facts, "compute_capability", "9.0")
-    return host
 
 
 @pytest.mark.parametrize(
