@@ -32,6 +32,7 @@ VERSIONS = [
     ("als/tensor_core.cu", "tensor_core", "cumf_cg_fp16", "tensor cores, and the solve where A is"),
     ("als/warpgroups.cu", "tensor_core, wgmma", None, "tensor_core.cu with Hopper's own products"),
     ("als/warpgroups.cu", "warpgroups", "tensor_core, wgmma", "warps that fetch apart from those that solve"),
+    ("als/warpgroups.cu", "BYTES=1", "warpgroups", "rows in eight bits, products of integers"),
     ("als/preconditioned_cg.cu", "preconditioned_cg", None, "many factors: products of matrices for all rows"),
     ("sgd/gpusgd.cu", "gpusgd", None, "a thread an update, conflict-free blocks"),
     ("sgd/newgpusgd.cu", "newgpusgd", "gpusgd", "a thread a factor, coalesced"),
@@ -87,9 +88,10 @@ def measured():
     # Without short_rows.cu and warpgroups.cu, which the solver of this name launches where they are faster.
     of_100 = ladder[(ladder.factors == 100) & (ladder.variant == "all rows alike")].assign(solver="tensor_core")
     found |= _medians(of_100, "Netflix (synthetic), 100 factors, an iteration", "als_ladder")
-    of_200 = ladder[ladder.factors == 200]
-    of_200 = of_200.assign(solver=of_200.variant.map({"wgmma": "tensor_core, wgmma", "fetching warps": "warpgroups"}))
-    found |= _medians(of_200, "Netflix (synthetic), 200 factors, an iteration", "als_ladder")
+    hopper = {"wgmma": "tensor_core, wgmma", "fetching warps": "warpgroups", "rows in eight bits": "BYTES=1"}
+    of_hopper = ladder[(ladder.factors == 100) & ladder.variant.isin(hopper)]
+    of_hopper = of_hopper.assign(solver=of_hopper.variant.map(hopper))
+    found |= _medians(of_hopper, "Netflix (synthetic), 100 factors, an iteration", "als_ladder")
     hermitians = netflix[(netflix.solver == "cumf_cholesky") & netflix.x_step.str.endswith("get_hermitian")]
     loads = {load: f"LOAD={k}" for k, load in enumerate(als_versions.LOADS)}
     found |= _medians(

@@ -70,8 +70,8 @@ extern "C" __global__ void round_factors(const float* __restrict__ factors, half
 }
 
 // rounded = factors / unit, to the nearest integer, a signed byte each, in rows of BYTES_OF_ROW. unit: of the largest
-// factor it makes 127, as far as lambda allows; the same for all rows, so that sums of products are integers. Arguments,
-// grid and block as of round_factors, for one system.
+// factor it makes 127, as far as lambda allows; the same for all rows, so that sums of products are integers. The
+// other arguments are those of round_factors, for one system. Grid and block: any.
 extern "C" __global__ void round_to_bytes(const float* __restrict__ factors, unsigned* __restrict__ rounded, int n_rows,
                                           const float* __restrict__ largest, int n,
                                           const float* __restrict__ regularization, float* __restrict__ unit) {

@@ -57,10 +57,10 @@
 //
 // What is left: with 129 factors and more the solution, meanwhile nothing is multiplied.
 // The same bits in every run: no sum depends on who arrives first.
-// Measured (make gains), NVIDIA H200, Netflix (synthetic), 200 factors, an iteration:
+// Measured (make gains), NVIDIA H200, Netflix (synthetic), 100 factors, an iteration:
 //                         seconds  % of roofline  gain
-//     tensor_core, wgmma  0.0464   24             –
-//     warpgroups          0.0312   35             1.49 x over tensor_core, wgmma
+//     tensor_core, wgmma  0.0156   18             –
+//     warpgroups          0.0133   21             1.18 x over tensor_core, wgmma
 #include "als/half_rows.cuh"
 #include "als/quads.cuh"
 #include "common/hopper.cuh"

@@ -34,7 +34,7 @@ else:
         },
     )
 
-__version__ = "1.0.1"
+__version__ = "1.1.0.dev0"
 __all__ = [
     "ALS",
     "RBM",

@@ -33,6 +33,8 @@ def test_prepared_models_say_their_parameters():
     [
         (64, "9.0", 0),
         (65, "9.0", 1),
+        (81, "9.0", 1),
+        (104, "9.0", 1),
         (128, "9.0", 1),
         (129, "9.0", 0),
         (192, "9.0", 0),
@@ -47,24 +49,30 @@ def test_versions_for_hopper_run_there_with_factors_that_they_take(factors, capa
     )
     assert ("wgmma" in explicit) == has and explicit
     assert ("fetching warps" in explicit) == (capability == "9.0" and factors > 64)
-    assert "wgmma" not in implicit and ("fetching warps" in implicit) == (capability == "9.0" and factors > 64)
+    assert ("rows in eight bits" in explicit) == (capability == "9.0" and 81 <= factors <= 104)
+    assert "rows in eight bits" not in implicit and "wgmma" not in implicit
+    assert ("fetching warps" in implicit) == (capability == "9.0" and factors > 64)
 
 
 def test_the_ladder_times_other_solvers_beside_versions_of_one(host, monkeypatch):
     monkeypatch.setattr(als_ladder.backends, "available", lambda: False)
     monkeypatch.setitem(host.facts, "compute_capability", "9.0")
+    monkeypatch.setitem(host.facts, "l2_bytes", 0)
     monkeypatch.setattr(
-        als_ladder, "VERSIONS", {"wgmma": als_ladder.VERSIONS["wgmma"], "fetching warps": "warpgroups"}
+        als_ladder,
+        "VERSIONS",
+        {name: als_ladder.VERSIONS[name] for name in ("wgmma", "fetching warps", "rows in eight bits")},
     )
     monkeypatch.setattr(
         als_ladder, "load_ratings", lambda name: ragged_ratings(n_users=6, n_items=12, longest=8, seed=1)
     )
-    frame = als_ladder.run("ragged", None, [65], [], 1)
+    frame = als_ladder.run("ragged", None, [88], [], 1)
     assert dict(zip(frame.variant, frame.solver, strict=True)) == {
         "wgmma": "tensor_core",
         "fetching warps": "warpgroups",
+        "rows in eight bits": "warpgroups",
     }
-    assert (frame.seconds > 0).all() and len(als_ladder.summary(frame)) == 2
+    assert (frame.seconds > 0).all() and len(als_ladder.summary(frame)) == 3
 
 
 def test_ratings_that_just_fit_are_taken(monkeypatch):

@@ -8,20 +8,23 @@ import pandas as pd
 from tqdm import tqdm
 
 from gpumf import ALS, ImplicitALS, backends
-from gpumf.solvers.als_tensor_core import TensorCore, is_hopper, takes_warpgroups
+from gpumf.solvers.als_tensor_core import BYTES_FACTORS, TensorCore, is_hopper, takes_warpgroups, warpgroups_defines
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf_study import figure_style as style
 from gpumf_study.experiments import _limits, kernels_unavailable, load_ratings, training_ratings
 
-# As parts of the solver, see `gpumf.solvers.als_tensor_core.Gathering`, unless it is another solver's name.
+# As parts of the solver, see `gpumf.solvers.als_tensor_core.Gathering`.
 VERSIONS = {
     "all rows alike": {"short": 0, "WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
     "short rows apart": {"WGMMA": 0, "THROUGH_L1": 1, "STAGE_ROWS": 64},
     "bypassing L1": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 64},
     "stages of 32": {"WGMMA": 0, "THROUGH_L1": 0, "STAGE_ROWS": 32},
     "wgmma": {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64},
-    "fetching warps": "warpgroups",
+    "fetching warps": {"in_bytes": False},
+    "rows in eight bits": {"in_bytes": None},  # of the side whose rows in half precision exceed the L2 cache
 }
+WARPGROUPS = "fetching warps", "rows in eight bits"
+"""Versions of the kernel warpgroups.cu, for explicit ratings the solver of that name."""
 _HU = {"regularization": 0.1, "alpha": 2.0, "unobserved_weight": 1.0, "regularization_exponent": 0.0}
 
 PROFILES = {
@@ -68,8 +71,8 @@ def run(data, most, factors, implicit_factors, repeats):
             rows.append((type(model).__name__, model.factors, version, repeat, step, seconds, limits[step]))
     columns = ["model", "factors", "variant", "repeat", "x_step", "seconds", "x_limit_seconds"]
     frame = pd.DataFrame(rows, columns=columns).assign(data=train.name, task="step", phase="train", **shared)
-    others = {version: parts for version, parts in VERSIONS.items() if isinstance(parts, str)}
-    frame["solver"] = frame.variant.map(others).where(frame.model == "ALS").fillna(shared["solver"])
+    other = frame.variant.isin(WARPGROUPS) & (frame.model == "ALS")
+    frame["solver"] = frame.solver.mask(other, "warpgroups")
     frame["x_nnz"] = train.nnz
     return frame
 
@@ -78,7 +81,11 @@ def _versions(model, device):
     """Those that a device runs: wgmma is Hopper's, with some numbers of factors; some solve no row apart."""
     hopper, explicit = is_hopper(device.facts), model.alpha is None
     for version, parts in VERSIONS.items():
-        if isinstance(parts, str):
+        if version == "rows in eight bits":
+            if hopper and explicit and model.factors in BYTES_FACTORS:
+                yield version
+            continue
+        if version in WARPGROUPS:
             if (hopper and explicit and model.factors > 64) or _launches_another(model, device):
                 yield version
             continue
@@ -99,21 +106,18 @@ def _launches_another(model, device):
 def _source(model, version):
     """(source, definitions) of a version's kernel."""
     parts, hyper = VERSIONS[version], model.hyperparameters
-    if isinstance(parts, str):
-        return WarpGroups.source, WarpGroups.defines(hyper)
+    if version in WARPGROUPS:
+        return WarpGroups.source, warpgroups_defines(hyper, in_bytes=parts["in_bytes"] is None)
     chosen = {key: value for key, value in parts.items() if key.isupper()}
     return TensorCore.source, TensorCore.defines(hyper) | chosen
 
 
 def _solver(model, version, train):
     """A version's solver at the start."""
-    parts = VERSIONS[version]
-    if not isinstance(parts, str):
-        return model.make_solver(train, **parts)
-    if model.alpha is not None:
-        return model.make_solver(train)
-    options = {"biases": False, "clip": False, "solver": parts, "device": model.device}
-    return ALS(model.factors, model.regularization, **options).make_solver(train)
+    if version in WARPGROUPS and model.alpha is None:
+        options = {"biases": False, "clip": False, "solver": "warpgroups", "device": model.device}
+        model = ALS(model.factors, model.regularization, **options)
+    return model.make_solver(train, **VERSIONS[version])
 
 
 def _timings(model, train, device, repeats):
