@@ -54,11 +54,10 @@ TESTS = {
     "sgd_others": [*(f"solvers/sgd/test_{name}.py" for name in SGD), "models/test_chunks.py"],
     "sgd_order": ["solvers/sgd/test_order.py"],
     "fast": ["solvers/sgd/test_fast.py"],
-    "metrics": ["models/test_evaluation.py"],
+    "metrics": ["models/test_evaluation.py", "study/test_results.py"],
     "ranking": ["models/test_ranking.py"],
     "emulator": ["backends/test_emulator.py", "backends/test_recording.py", "backends/test_signature.py"],
     "device": ["ratings/test_device.py"],
-    "results": ["study/test_results.py"],
 }
 PARTS = dict.fromkeys(TESTS, 1) | {"sgd": 16, "als": 12, "implicit": 10, "device": 8, "dense": 8, "bayesian": 6}
 PARTS |= {"tensor_core": 5, "sgd_others": 4, "rbm": 3, "fast": 3, "cumf": 3, "sgd_order": 3, "ranking": 2}

@@ -391,7 +391,8 @@ class TensorCore(Gathering, ALSSolver):
     """kernels/als/tensor_core.cu: FP16 factors, products on the tensor cores, the solve fused behind them.
 
     Where `takes_warpgroups` says so, kernels/als/warpgroups.cu, which does the same, solves the rows of a model that
-    trains alone, unless definitions of tensor_core.cu are given.
+    trains alone, unless definitions of tensor_core.cu are given. It gathers a side in eight bits where `takes_bytes`
+    says so.
     """
 
     source, entry = "als/tensor_core.cu", "tensor_core"
