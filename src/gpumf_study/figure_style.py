@@ -4,7 +4,9 @@ An experiment draws its own frame; here is what all of them share. `save` says b
 measured, and writes the figures of recorded results to figures/<source>/.
 """
 
+import io
 import pickle
+import re
 from itertools import pairwise
 from textwrap import fill
 from typing import NamedTuple
@@ -87,6 +89,8 @@ def setup():
 def save(figure, result, suffix=""):
     """Say below a figure where its result was measured; write it to figures/<source>/ if the result is recorded.
 
+    A file that is `alike` stays as it is: another processor would write it anew.
+
     figure : Figure; one with a line of its own below keeps that
     result : results.Result that it shows
     suffix : of the file's name behind that of the experiment, where it has several figures
@@ -98,12 +102,26 @@ def save(figure, result, suffix=""):
     if not figure.get_supxlabel():
         figure.supxlabel(result.where, fontsize=SMALL, color="0.35")
     if not result.live:
-        folder = results.repository() / "figures" / result.source
-        folder.mkdir(parents=True, exist_ok=True)
+        file, drawn = results.repository() / "figures" / result.source / f"{result.name}{suffix}.svg", io.StringIO()
         with matplotlib.rc_context(_STYLE):
             _move_apart(figure)
-            figure.savefig(folder / f"{result.name}{suffix}.svg", metadata={"Date": None, "Creator": None})
+            figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not (file.is_file() and alike(file.read_text(encoding="utf-8"), drawn.getvalue())):
+            file.write_text(drawn.getvalue(), encoding="utf-8")
     return figure
+
+
+def alike(one, other):
+    """Whether two SVG files of matplotlib differ at most in the sixth decimal of numbers, and names made of those."""
+    (texts, numbers), (other_texts, other_numbers) = map(_texts_and_numbers, (one, other))
+    return texts == other_texts and np.allclose(numbers, other_numbers, rtol=0, atol=5e-6)
+
+
+def _texts_and_numbers(svg):
+    names, name, number = {}, r"(?<=[\"#])[a-z][0-9a-f]{10}\b", r"-?\d+(?:\.\d+)?"
+    named = re.sub(name, lambda found: names.setdefault(found[0], f"name {len(names)}"), svg)
+    return re.split(number, named), np.array(re.findall(number, named), float)
 
 
 def digits(value):

@@ -1,5 +1,6 @@
 """What figures have in common: dots, and a look for each scheme."""
 
+import re
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -142,6 +143,32 @@ def test_a_figure_leads_to_its_result_where_the_repository_has_it(inside, tmp_pa
     shown = style.save(figure, SimpleNamespace(path=path, where="Measured live", live=True))
     assert shown.get_url() == ("data/x.csv" if inside else None)
     assert shown.get_supxlabel() == "Measured live" and not (tmp_path / "here").exists()
+
+
+def test_a_figure_of_another_processor_is_kept_and_a_changed_one_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "repository", lambda: tmp_path)
+    result = SimpleNamespace(path=tmp_path / "a.csv", where="Recorded", live=False, source="thesis", name="a")
+    file = tmp_path / "figures/thesis/a.svg"
+
+    def drawn(values, label="seconds"):
+        figure, ((axis,),) = style.panels()
+        axis.plot(values, marker="o", label=label)
+        axis.set_ylabel(label)
+        style.save(figure, result)
+        return file.read_text(encoding="utf-8")
+
+    first = drawn([1, 2, 3])
+    (coordinate,) = set(re.findall(r"(?<=M )(\d+\.\d{5})\d(?= )", first)[:1])
+    names = re.findall(r'(?<=id=")[a-z][0-9a-f]{10}(?=")', first)
+    other = first.replace(coordinate, coordinate[:-1] + str((int(coordinate[-1]) + 1) % 10))
+    rounded = re.sub(re.escape(coordinate) + r"\d", lambda found: f"{float(found[0]) + 1e-6:.6f}", first)
+    assert names and rounded != first
+    renamed = rounded.replace(names[0], names[0][0] + "0123456789")
+    file.write_text(renamed, encoding="utf-8")
+    assert drawn([1, 2, 3]) == renamed
+    file.write_text(other, encoding="utf-8")
+    assert drawn([1, 2, 3]) == first and drawn([1, 2, 4]) != first
+    assert drawn([1, 2, 3]) == first and drawn([1, 2, 3], "minutes") != first
 
 
 def test_labels_of_marks_have_as_many_digits_each():
