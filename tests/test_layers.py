@@ -100,7 +100,7 @@ def test_there_are_at_most_three_levels_of_inheritance():
         ("cpu", 16, False, 155),
         ("cpu", 16, "damped", 205),
         ("emulator", 100, False, 600),
-        ("emulator", 100, "damped", 1010),
+        ("emulator", 100, "damped", 1020),
     ],
 )
 def test_a_fit_takes_few_calls(device, factors, biases, most, request):

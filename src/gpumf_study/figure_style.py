@@ -89,7 +89,7 @@ def setup():
 def save(figure, result, suffix=""):
     """Say below a figure where its result was measured; write it to figures/<source>/ if the result is recorded.
 
-    A file that is `alike` stays as it is: another processor would write it anew.
+    A file that is `alike` stays as it is: another CPU would write it anew.
 
     figure : Figure; one with a line of its own below keeps that
     result : results.Result that it shows

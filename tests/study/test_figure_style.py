@@ -145,7 +145,7 @@ def test_a_figure_leads_to_its_result_where_the_repository_has_it(inside, tmp_pa
     assert shown.get_supxlabel() == "Measured live" and not (tmp_path / "here").exists()
 
 
-def test_a_figure_of_another_processor_is_kept_and_a_changed_one_is_written(tmp_path, monkeypatch):
+def test_a_figure_of_another_cpu_is_kept_and_a_changed_one_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "repository", lambda: tmp_path)
     result = SimpleNamespace(path=tmp_path / "a.csv", where="Recorded", live=False, source="thesis", name="a")
     file = tmp_path / "figures/thesis/a.svg"

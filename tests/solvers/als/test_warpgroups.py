@@ -13,7 +13,7 @@ from gpumf.backends.cpu import reference
 from gpumf.models import batch
 from gpumf.solvers import als_warpgroups
 from gpumf.solvers.als_base import _SEGMENT
-from gpumf.solvers.als_tensor_core import TensorCore, fits_bytes, is_hopper, takes_bytes
+from gpumf.solvers.als_tensor_core import TensorCore, bear_bytes, fits_bytes, is_hopper, takes_bytes
 from gpumf.solvers.als_warpgroups import WarpGroups
 from gpumf.solvers.base import shape_of
 from gpumf_study.experiments import usable_solvers
@@ -247,9 +247,29 @@ def test_bytes_are_gathered_where_halves_exceed_the_cache(nine, monkeypatch):
     assert chosen(0, other, longest=1 << 17) == [False, False], "sums would exceed 32 bits"
 
 
+def test_errors_of_bytes_need_a_ridge(nine, monkeypatch):
+    monkeypatch.setitem(nine.facts, "l2_bytes", 0)
+    ratings = ragged_ratings(n_users=9, n_items=30, longest=20, seed=1)
+    lengths, largest = [ratings.nnz / n for n in (9, 30)], [abs(ratings.by_item.values).max(), ratings.bounds[1]]
+    assert largest == [5, 5]
+
+    def chosen(regularization, **options):
+        model = ALS(100, regularization, biases=False, device="emulator", **options)
+        trainer = model.make_solver(ratings)
+        assert bear_bytes(model.hyperparameters, 5, 5, lengths[0]) == trainer._in_bytes[trainer._users[0]]
+        return [trainer._in_bytes[side[0]] for side in (trainer._users, trainer._items)]
+
+    assert chosen(0.021) == [True, True] and chosen(0.01) == [False, False]
+    between = 0.021 * (min(lengths) + max(lengths)) / 2
+    assert chosen(between, weighted=False) == [lengths[0] < lengths[1], lengths[1] < lengths[0]]
+    hyper = ALS(100, 0.03, biases=False, weighted=False, device="emulator").hyperparameters
+    assert not bear_bytes(hyper, 5, 5, 1000) and bear_bytes(replace(hyper, regularization=2.1), 5, 5, 1000)
+
+
 def test_other_numbers_of_factors_are_not_gathered_in_bytes(nine, monkeypatch):
     monkeypatch.setitem(nine.facts, "l2_bytes", 0)
     of = {f: ALS(f, biases=False, device="emulator").hyperparameters for f in (80, 81, 104, 105)}
+    assert not fits_bytes(ALS(100, biases=True, device="emulator").hyperparameters, 1000)
     assert [fits_bytes(hyper, 1000) for hyper in of.values()] == [False, True, True, False]
     assert not fits_bytes(ImplicitALS(100, device="emulator").hyperparameters, 1000)
     assert not fits_bytes(of[81], 1 << 17) and takes_bytes(nine.facts, of[81], 1)
@@ -260,7 +280,7 @@ def test_a_fit_in_bytes_is_near_one_in_halves(nine, monkeypatch):
     ratings, learned = ragged_ratings(n_users=30, n_items=40, longest=35, seed=1), []
     for l2_bytes, chunk in ((1 << 30, None), (0, None), (0, 100)):
         monkeypatch.setitem(nine.facts, "l2_bytes", l2_bytes)
-        model = ALS(98, biases=True, device="emulator", chunk=chunk).fit(ratings, 2)
+        model = ALS(98, biases=False, device="emulator", chunk=chunk).fit(ratings, 2)
         learned.append(model.predict(ratings.users, ratings.items))
     assert np.array_equal(learned[1], learned[2]) and not np.array_equal(learned[0], learned[1])
     np.testing.assert_allclose(learned[0], learned[1], atol=0.05)
