@@ -92,6 +92,8 @@ def test_only_the_wanted_races_happen(host, monkeypatch):
         ALS(5, solver="tensor_core", device="emulator", biases=False).make_solver(longer, short=128).solve_users()
         of_hopper = {"WGMMA": 1, "THROUGH_L1": 0, "STAGE_ROWS": 64}
         ALS(65, solver="tensor_core", device="emulator", biases=False).make_solver(train, **of_hopper).solve_users()
+        eight_bits = {"in_bytes": True, "short": 0}
+        ALS(88, solver="warpgroups", device="emulator", biases=False).make_solver(train, **eight_bits).epoch(0)
         for factors in (65, 5):
             with monkeypatch.context() as hopper:
                 hopper.setattr(als_tensor_core, "takes_warpgroups", lambda *_: True)
