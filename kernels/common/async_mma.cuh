@@ -137,9 +137,9 @@ __device__ inline void multiply_add(float (&sum)[4], const unsigned (&a)[4], uns
 #endif
 }
 
-// The same for a: 16 x 32 and b: 32 x 8 of signed bytes, from compute capability 8.0 on, and sums exact below
-// 2^31. Lane l gives of b column
-// l / 4, rows l % 4 * 4 to + 3 (b0), and 16 more (b1); of a, likewise, row l / 4 (a[0], a[2]) and row l / 4 + 8.
+// The same for a: 16 x 32 and b: 32 x 8 of signed bytes, from compute capability 8.0 on, and sums exact below 2^31.
+// Lane l gives of b column l / 4, rows l % 4 * 4 to + 3 (b0), and 16 more (b1); of a, likewise, row l / 4 (a[0], a[2])
+// and row l / 4 + 8.
 __device__ inline void multiply_add(int (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if __CUDA_ARCH__ >= 800
     asm(
