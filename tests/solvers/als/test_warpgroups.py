@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cases import HALF, als_case, als_tolerance
-from gpumf import ALS, ImplicitALS, backends, load
+from gpumf import ALS, ImplicitALS, Ratings, backends, load
 from gpumf.backends.cpu import reference
 from gpumf.models import batch
 from gpumf.solvers import als_warpgroups
@@ -222,48 +222,57 @@ def test_bytes_give_the_same_bits_in_every_order(host):
     assert len(found) == 1
 
 
+def most_of(n_users, n_items, share):
+    """Ratings of so many of all pairs, in which rows are long beside 81 factors."""
+    rng = np.random.default_rng(1)
+    pairs = rng.permutation(n_users * n_items)[: round(share * n_users * n_items)]
+    values = rng.integers(1, 6, len(pairs)).astype(np.float32)
+    return Ratings(pairs // n_items, pairs % n_items, values, n_users, n_items, scale=(1, 5))
+
+
 def test_bytes_are_gathered_where_halves_exceed_the_cache(nine, monkeypatch):
-    ratings = ragged_ratings(n_users=9, n_items=30, longest=20, seed=1)
+    ratings = most_of(180, 200, 0.95)
     rows = ratings.by_user, ratings.by_item
 
     def chosen(l2_bytes, model=None, **options):
         monkeypatch.setitem(nine.facts, "l2_bytes", l2_bytes)
-        model = model or ALS(100, biases=False, device="emulator")
-        start = [random_factors(of.n_rows, 100, of.n_rows) for of in rows]
+        model = model or ALS(81, biases=False, device="emulator")
+        start = [random_factors(of.n_rows, 81, of.n_rows) for of in rows]
         trainer = model.make_solver(ratings, *start, **options)  # of the ratings as they are then
-        of_bytes = ("als/warpgroups.cu", {"FACTORS": 100, "IMPLICIT": 0, "WGMMA": 1, "BYTES": 1})
-        assert (of_bytes in trainer.sources(model.hyperparameters, ratings)) == (l2_bytes < 30 * 224) or options
+        of_bytes = ("als/warpgroups.cu", {"FACTORS": 81, "IMPLICIT": 0, "WGMMA": 1, "BYTES": 1})
+        assert (of_bytes in trainer.sources(model.hyperparameters, ratings)) == (l2_bytes < 200 * 192) or options
         return [trainer._in_bytes[side[0]] for side in (trainer._users, trainer._items)]
 
-    assert chosen(30 * 224) == [False, False]
-    assert chosen(30 * 224 - 1) == [True, False]
-    assert chosen(9 * 224 - 1) == [True, True]
-    assert chosen(0, short=32) == [False, False], "short_rows.cu gathers halves"
+    assert chosen(200 * 192) == [False, False]
+    assert chosen(200 * 192 - 1) == [True, False]
+    assert chosen(180 * 192 - 1) == [True, True]
+    short = ((ratings.users == 0) & (ratings.items >= 20)) | ((ratings.items == 0) & (ratings.users >= 20))
+    whole, ratings = ratings, ratings.select(~short)
+    assert chosen(0) == [True, True] and chosen(0, short=32) == [False, False], "short_rows.cu gathers halves"
+    ratings = whole
     far = ratings.values.copy()
     far[0] = 1000.0  # of a user and an item whose factors will be as far from others'
     ratings = replace(ratings, values=far, scale=(1, 1000))
     assert chosen(0) == [False, False] and chosen(0, in_bytes=True, short=0) == [True, True]
-    other = ALS(100, solver="warpgroups", biases=False, device="emulator")
+    other = ALS(81, solver="warpgroups", biases=False, device="emulator")
     assert chosen(0, other, longest=1 << 17) == [False, False], "sums would exceed 32 bits"
 
 
-def test_errors_of_bytes_need_a_ridge(nine, monkeypatch):
+def test_errors_of_bytes_need_a_ridge_and_long_rows(nine, monkeypatch):
     monkeypatch.setitem(nine.facts, "l2_bytes", 0)
-    ratings = ragged_ratings(n_users=9, n_items=30, longest=20, seed=1)
-    lengths, largest = [ratings.nnz / n for n in (9, 30)], [abs(ratings.by_item.values).max(), ratings.bounds[1]]
-    assert largest == [5, 5]
 
-    def chosen(regularization, **options):
-        model = ALS(100, regularization, biases=False, device="emulator", **options)
+    def chosen(regularization, share=0.95, **options):
+        ratings = most_of(180, 200, share)
+        model = ALS(81, regularization, biases=False, device="emulator", **options)
         trainer = model.make_solver(ratings)
-        assert bear_bytes(model.hyperparameters, 5, 5, lengths[0]) == trainer._in_bytes[trainer._users[0]]
+        for side, n in (trainer._users, 180), (trainer._items, 200):
+            assert bear_bytes(model.hyperparameters, 5, 5, ratings.nnz / n) == trainer._in_bytes[side[0]]
         return [trainer._in_bytes[side[0]] for side in (trainer._users, trainer._items)]
 
-    assert chosen(0.021) == [True, True] and chosen(0.01) == [False, False]
-    between = 0.021 * (min(lengths) + max(lengths)) / 2
-    assert chosen(between, weighted=False) == [lengths[0] < lengths[1], lengths[1] < lengths[0]]
-    hyper = ALS(100, 0.03, biases=False, weighted=False, device="emulator").hyperparameters
-    assert not bear_bytes(hyper, 5, 5, 1000) and bear_bytes(replace(hyper, regularization=2.1), 5, 5, 1000)
+    assert chosen(0.031) == [True, True] and chosen(0.029) == [False, False]
+    assert chosen(0.031, 0.89) == [True, False], "items have 160 ratings each"
+    weak, strong = (0.006 * 5 * 81 + by for by in (-0.01, 0.01))
+    assert chosen(strong, weighted=False) == [True, True] and chosen(weak, weighted=False) == [False, False]
 
 
 def test_other_numbers_of_factors_are_not_gathered_in_bytes(nine, monkeypatch):
@@ -277,10 +286,10 @@ def test_other_numbers_of_factors_are_not_gathered_in_bytes(nine, monkeypatch):
 
 
 def test_a_fit_in_bytes_is_near_one_in_halves(nine, monkeypatch):
-    ratings, learned = ragged_ratings(n_users=30, n_items=40, longest=35, seed=1), []
-    for l2_bytes, chunk in ((1 << 30, None), (0, None), (0, 100)):
+    ratings, learned = most_of(180, 40, 0.95), []
+    for l2_bytes, chunk in ((1 << 30, None), (0, None), (0, 3000)):
         monkeypatch.setitem(nine.facts, "l2_bytes", l2_bytes)
-        model = ALS(98, biases=False, device="emulator", chunk=chunk).fit(ratings, 2)
+        model = ALS(81, biases=False, device="emulator", chunk=chunk).fit(ratings, 2)
         learned.append(model.predict(ratings.users, ratings.items))
     assert np.array_equal(learned[1], learned[2]) and not np.array_equal(learned[0], learned[1])
     np.testing.assert_allclose(learned[0], learned[1], atol=0.05)

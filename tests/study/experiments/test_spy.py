@@ -38,7 +38,7 @@ ROUNDED = {"esgd": 1e-3, "cu2rec": 0.3}
 WITHOUT_TEST = {"block_times", "gpusgd_comparison", "implicit_seconds", "fit_seconds"}
 WITHOUT_TEST |= {"picture_completion", "stale_rbm"}
 # They thin the ratings, add to them little by little, or hold out some of each user's.
-PORTIONS = {"crossover", "quality_benchmarks", "sparsity", "stale_rbm"}
+PORTIONS = {"crossover", "eight_bit_rows", "quality_benchmarks", "sparsity", "stale_rbm"}
 # (model, factors or hidden units, lambda, learning rate, epochs, seed) of all trainings; what is chosen stands below.
 EXPECTED = {
     "als_convergence": {("ALS", 8, 0.11, None, 2, 0)},
