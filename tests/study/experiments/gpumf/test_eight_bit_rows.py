@@ -35,19 +35,21 @@ def test_bytes_are_taken_where_the_library_takes_them(options, chosen):
     rng = np.random.default_rng(1)
     pairs = rng.permutation(200 * 60)[:10_000]
     ratings = Ratings(pairs // 60, pairs % 60, rng.integers(1, 6, 10_000), n_users=200, n_items=60)
-    learned = {}
-    for variant, model in eight_bit_rows.VARIANTS.items():
-        learned[variant] = model(FACTORS, solver="parallel_cg", device="cpu", **options).fit(ratings, 2).item_factors
-    exact, rounded, where_chosen = learned.values()
+    exact, rounded = (
+        model(FACTORS, solver="parallel_cg", device="cpu", **options).fit(ratings, 2).item_factors
+        for model in eight_bit_rows.VARIANTS.values()
+    )
     assert not np.array_equal(exact, rounded)
-    assert np.array_equal(where_chosen, rounded if chosen else exact)
+    assert eight_bit_rows._InBytes.chosen is chosen
 
 
 def test_changes_are_those_of_means_from_fp32():
-    rows = [("ml-100k", 1, "default", variant, repeat, 0.9 + repeat / 10 + change)
-            for variant, change in zip(eight_bit_rows.VARIANTS, (0, -0.002, 0.001), strict=True)
+    rows = [("ml-100k", share, "default", variant, repeat, 0.9 + repeat / 10 + change, change > 0)
+            for share, rounded in ((1, -0.002), (0.5, 0.001))
+            for variant, change in zip(eight_bit_rows.VARIANTS, (0, rounded), strict=True)
             for repeat in (0, 1)]  # fmt: skip
-    columns = ["data", "x_share", "x_setting", "variant", "repeat", "value"]
-    table = eight_bit_rows.changes(pd.DataFrame(rows, columns=columns)).set_index("variant")
-    assert dict(table.change) == pytest.approx({"eight bits": -0.002, eight_bit_rows.CHOSEN: 0.001})
-    assert dict(table["size"]) == pytest.approx({"eight bits": 0.002, eight_bit_rows.CHOSEN: 0.001})
+    columns = ["data", "x_share", "x_setting", "variant", "repeat", "value", "x_chosen"]
+    table = eight_bit_rows.changes(pd.DataFrame(rows, columns=columns)).set_index("x_share")
+    assert dict(table.change) == pytest.approx({1: -0.002, 0.5: 0.001})
+    assert dict(table["size"]) == pytest.approx({1: 0.002, 0.5: 0.001})
+    assert dict(table.chosen) == {1: False, 0.5: True}
